@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"errors"
@@ -11,15 +11,17 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/internal/pgtest"
+	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
+	"punctual/store"
 	"punctual/store/audit"
 	"punctual/store/notices"
 	"punctual/store/runs"
 )
 
 // approvals makes steps of a workflow wait for approval.
-func approvals(a domain.Approval, names ...string) option {
+func approvals(a domain.Approval, names ...string) Option {
 	return func(d *domain.Definition) {
 		for i, s := range d.Steps {
 			for _, name := range names {
@@ -32,98 +34,98 @@ func approvals(a domain.Approval, names ...string) option {
 }
 
 // await lets the runs of steps wait for approval, as a replica does that has claimed them.
-func (c claimer) await(all ...domain.Assignment) {
-	c.t.Helper()
+func await(c Replica, all ...domain.Assignment) {
+	c.T.Helper()
 	for _, a := range all {
-		o := ended(a, domain.Await)
+		o := Ended(a, domain.Await)
 		o.RetryIn = a.Job.MaxDuration.Value()
-		c.finishAndRelease(o)
+		c.FinishAndRelease(o)
 	}
 }
 
 // waitForApproval starts a workflow, and lets its only first step wait for approval.
-func (c claimer) waitForApproval(job string) (workflow, step domain.Assignment) {
-	c.t.Helper()
-	workflow = c.startWorkflow(job, "")
-	for _, step = range c.claimSteps() {
-		c.await(step)
+func waitForApproval(c Replica, job string) (workflow, step domain.Assignment) {
+	c.T.Helper()
+	workflow = c.StartWorkflow(job, "")
+	for _, step = range c.ClaimSteps() {
+		await(c, step)
 	}
 	return workflow, step
 }
 
-func (c claimer) decide(run uuid.UUID, approved bool, note string) (runs.Run, error) {
-	ctx := audit.WithActor(c.t.Context(), audit.Actor{Kind: audit.Command, Name: "ann"})
-	return c.Runs.Decide(ctx, c.tenant, run, approved, note)
+func decide(c Replica, run uuid.UUID, approved bool, note string) (runs.Run, error) {
+	ctx := audit.WithActor(c.T.Context(), audit.Actor{Kind: audit.Command, Name: "ann"})
+	return c.Runs.Decide(ctx, c.Tenant, run, approved, note)
 }
 
 func TestAStepWaitsForApproval(t *testing.T) {
-	c := newClaimer(t)
-	c.create("etl", never, steps("approve", "load<approve"), approvals(domain.Approval{}, "approve"))
-	w, a := c.waitForApproval("etl")
-	c.wantState(a.RunID, "running attempt 1 ready in 86400")
-	c.wantCount(0, "leases are held", `SELECT count(*) FROM punctual.claims`)
-	waits, err := c.Runs.RunWaitsFor(t.Context(), c.tenant, a.RunID)
-	c.must(err)
+	c := NewReplica(t)
+	c.Create("etl", Never, Steps("approve", "load<approve"), approvals(domain.Approval{}, "approve"))
+	w, a := waitForApproval(c, "etl")
+	c.WantState(a.RunID, "running attempt 1 ready in 86400")
+	c.WantCount(0, "leases are held", `SELECT count(*) FROM punctual.claims`)
+	waits, err := c.Runs.RunWaitsFor(t.Context(), c.Tenant, a.RunID)
+	c.Must(err)
 	if waits == nil || waits.What != "approval" || waits.Until == nil ||
 		waits.Until.Sub(waits.Since).Round(time.Minute) != 24*time.Hour {
 		t.Errorf("it waits for %+v", waits)
 	}
-	whole, err := c.Runs.GetRun(t.Context(), c.tenant, w.RunID)
-	c.must(err)
+	whole, err := c.Runs.GetRun(t.Context(), c.Tenant, w.RunID)
+	c.Must(err)
 	if !strings.Contains(whole.WaitingFor.What, "approve waits for approval until 20") {
 		t.Errorf("the workflow waits for %s", whole.WaitingFor.What)
 	}
-	run, err := c.decide(w.RunID, true, `looks {{"good"}}`)
-	c.must(err)
+	run, err := decide(c, w.RunID, true, `looks {{"good"}}`)
+	c.Must(err)
 	if run.ID != a.RunID || !strings.HasPrefix(string(run.Result),
 		`{"decision":"approved","by":"command ann","note":"looks {{\"good\"}}","at":"20`) {
 		t.Errorf("run %s has the result %s", run.ID, run.Result)
 	}
-	c.goOn()
-	load := c.claimSteps()["load"]
+	c.GoOn()
+	load := c.ClaimSteps()["load"]
 	if !strings.Contains(string(load.Body), `{"approve":{"status":"succeeded","result":{"decision":"approved"`) {
 		t.Errorf("load is sent %s", load.Body)
 	}
 	for _, id := range []uuid.UUID{a.RunID, w.RunID} {
-		c.tooLate(id, "was approved by command ann at 20")
+		tooLate(c, id, "was approved by command ann at 20")
 	}
-	c.wantCount(1, "entries of the audit log", `
+	c.WantCount(1, "entries of the audit log", `
 		SELECT count(*) FROM punctual.audit_log WHERE action = 'run.approve' AND actor = 'ann' AND resource_id = $1
 		   AND after ->> 'note' = 'looks {{"good"}}'`, a.RunID)
-	c.finishAndRelease(succeeded(load))
-	c.listen()
-	c.wantState(w.RunID, "succeeded attempt 1 finished")
-	c.goOn()
-	c.nothingLeft()
-	c.clean()
+	c.FinishAndRelease(Succeeded(load))
+	c.Listen()
+	c.WantState(w.RunID, "succeeded attempt 1 finished")
+	c.GoOn()
+	c.NothingLeft()
+	c.Clean()
 }
 
 // tooLate fails the test unless a decision comes too late, and the error says so.
-func (c claimer) tooLate(run uuid.UUID, says string) {
-	c.t.Helper()
-	if _, err := c.decide(run, true, ""); !errors.Is(err, ErrState) || !strings.Contains(err.Error(), says) {
-		c.t.Errorf("error %v, want one that says %q", err, says)
+func tooLate(c Replica, run uuid.UUID, says string) {
+	c.T.Helper()
+	if _, err := decide(c, run, true, ""); !errors.Is(err, store.ErrState) || !strings.Contains(err.Error(), says) {
+		c.T.Errorf("error %v, want one that says %q", err, says)
 	}
 }
 
 func TestHowAnApprovalEnds(t *testing.T) {
 	hour := domain.Approval{ExpiresAfter: domain.DurationOf(time.Hour)}
 	for name, with := range map[string]struct {
-		do                 func(c claimer, w, a domain.Assignment)
+		do                 func(c Replica, w, a domain.Assignment)
 		state, told, whole string
 	}{
 		"it is rejected": {
-			do: func(c claimer, _, a domain.Assignment) {
-				_, err := c.decide(a.RunID, false, "not today")
-				c.must(err)
+			do: func(c Replica, _, a domain.Assignment) {
+				_, err := decide(c, a.RunID, false, "not today")
+				c.Must(err)
 			},
 			state: "dead rejected attempt 1 finished attempts: 1 failed rejected",
 			told:  "was rejected by command ann at 20", whole: "dead rejected: step a is dead (rejected): rejected by command ann",
 		},
 		"its time is up": {
-			do: func(c claimer, _, a domain.Assignment) {
-				c.exec(`UPDATE punctual.runs SET started_at = started_at - interval '1 hour' WHERE id = $1`, a.RunID)
-				c.overdue(a.RunID)
+			do: func(c Replica, _, a domain.Assignment) {
+				c.Exec(`UPDATE punctual.runs SET started_at = started_at - interval '1 hour' WHERE id = $1`, a.RunID)
+				c.Overdue(a.RunID)
 			},
 			state: "dead approval_expired attempt 1 finished attempts: 1 timed_out approval_expired",
 			told:  "has ended as dead, approval_expired",
@@ -131,22 +133,22 @@ func TestHowAnApprovalEnds(t *testing.T) {
 				"its expires_after of 1h0m0s",
 		},
 		"it is cancelled": {
-			do:    func(c claimer, _, a domain.Assignment) { c.cancel(a.RunID) },
+			do:    func(c Replica, _, a domain.Assignment) { c.Cancel(a.RunID) },
 			state: "cancelled cancelled_by_user attempt 1 finished attempts: 1 cancelled cancelled_by_user",
 			told:  "has ended as cancelled, cancelled_by_user", whole: "dead upstream_failed: step a is cancelled",
 		},
 		"its workflow is cancelled": {
-			do: func(c claimer, w, _ domain.Assignment) {
-				c.cancel(w.RunID)
-				c.goOn()
+			do: func(c Replica, w, _ domain.Assignment) {
+				c.Cancel(w.RunID)
+				c.GoOn()
 			},
 			state: "cancelled cancelled_by_user attempt 1 finished attempts: 1 cancelled cancelled_by_user",
 			told:  "has ended as cancelled, cancelled_by_user", whole: "cancelled cancelled_by_user: ",
 		},
 		"its workflow has had its time": {
-			do: func(c claimer, w, _ domain.Assignment) {
-				c.exec(`UPDATE punctual.runs SET started_at = started_at - interval '8 days' WHERE id = $1`, w.RunID)
-				c.overdue(w.RunID)
+			do: func(c Replica, w, _ domain.Assignment) {
+				c.Exec(`UPDATE punctual.runs SET started_at = started_at - interval '8 days' WHERE id = $1`, w.RunID)
+				c.Overdue(w.RunID)
 			},
 			state: "cancelled cancelled_by_user attempt 1 finished attempts: 1 cancelled cancelled_by_user",
 			told:  "has ended as cancelled, cancelled_by_user",
@@ -154,87 +156,87 @@ func TestHowAnApprovalEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newClaimer(t)
-			c.create("w", never, steps("a", "b<a"), approvals(hour, "a"))
-			w, a := c.waitForApproval("w")
+			c := NewReplica(t)
+			c.Create("w", Never, Steps("a", "b<a"), approvals(hour, "a"))
+			w, a := waitForApproval(c, "w")
 			with.do(c, w, a)
-			c.goOn()
-			c.listen()
-			c.wantState(a.RunID, with.state)
-			c.tooLate(a.RunID, with.told)
-			c.goOn()
-			if got := c.text(`SELECT concat_ws(' ', status, reason) || ': ' || coalesce(error, '') FROM punctual.runs
+			c.GoOn()
+			c.Listen()
+			c.WantState(a.RunID, with.state)
+			tooLate(c, a.RunID, with.told)
+			c.GoOn()
+			if got := c.Text(`SELECT concat_ws(' ', status, reason) || ': ' || coalesce(error, '') FROM punctual.runs
 				WHERE id = $1`, w.RunID); !strings.HasPrefix(got, with.whole) {
 				t.Errorf("the workflow is %s, want %s", got, with.whole)
 			}
-			c.wantCount(0, "steps go on", `SELECT count(*) FROM punctual.runs
+			c.WantCount(0, "steps go on", `SELECT count(*) FROM punctual.runs
 				WHERE step = 'b' AND status NOT IN ('skipped', 'cancelled')`)
-			c.nothingLeft()
-			c.clean()
+			c.NothingLeft()
+			c.Clean()
 		})
 	}
 }
 
 // A cancel that comes while a replica has the run, which is about to wait, ends it before anybody can decide.
 func TestAnApprovalIsCancelledBeforeItWaits(t *testing.T) {
-	c := newClaimer(t)
-	c.create("w", never, steps("a"), approvals(domain.Approval{}, "a"))
-	c.startWorkflow("w", "")
-	a := c.claimSteps()["a"]
-	c.tooLate(a.RunID, "does not wait for approval yet")
-	c.cancel(a.RunID)
-	c.await(a)
-	c.tooLate(a.RunID, "is being cancelled")
-	c.listen()
-	c.wantState(a.RunID, "cancelled cancelled_by_user attempt 1 finished attempts: 1 cancelled cancelled_by_user")
+	c := NewReplica(t)
+	c.Create("w", Never, Steps("a"), approvals(domain.Approval{}, "a"))
+	c.StartWorkflow("w", "")
+	a := c.ClaimSteps()["a"]
+	tooLate(c, a.RunID, "does not wait for approval yet")
+	c.Cancel(a.RunID)
+	await(c, a)
+	tooLate(c, a.RunID, "is being cancelled")
+	c.Listen()
+	c.WantState(a.RunID, "cancelled cancelled_by_user attempt 1 finished attempts: 1 cancelled cancelled_by_user")
 }
 
 // Of two people who decide at once, on two replicas, one does, and the other learns who.
 func TestOneDecisionCounts(t *testing.T) {
-	c := newClaimer(t)
-	c.create("w", never, steps("a", "b"), approvals(domain.Approval{}, "a", "b"))
-	w := c.startWorkflow("w", "")
-	both := c.claimSteps()
-	c.await(both["a"], both["b"])
-	c.tooLate(w.RunID, "a (run "+both["a"].RunID.String()+"), b (run "+both["b"].RunID.String()+")")
+	c := NewReplica(t)
+	c.Create("w", Never, Steps("a", "b"), approvals(domain.Approval{}, "a", "b"))
+	w := c.StartWorkflow("w", "")
+	both := c.ClaimSteps()
+	await(c, both["a"], both["b"])
+	tooLate(c, w.RunID, "a (run "+both["a"].RunID.String()+"), b (run "+both["b"].RunID.String()+")")
 	other := c
-	other.Store = openStore(t, c.Options)
+	other.Store = OpenStore(t, c.Options)
 	errs := make([]error, 2)
 	var deciding sync.WaitGroup
-	for i, who := range []claimer{c, other} {
-		deciding.Go(func() { _, errs[i] = who.decide(both["a"].RunID, i == 0, "") })
+	for i, who := range []Replica{c, other} {
+		deciding.Go(func() { _, errs[i] = decide(who, both["a"].RunID, i == 0, "") })
 	}
 	deciding.Wait()
 	if (errs[0] == nil) == (errs[1] == nil) {
 		t.Errorf("both or none decided: %v", errs)
 	}
-	if err := errors.Join(errs...); !errors.Is(err, ErrState) || !strings.Contains(err.Error(), "by command ann at") {
+	if err := errors.Join(errs...); !errors.Is(err, store.ErrState) || !strings.Contains(err.Error(), "by command ann at") {
 		t.Errorf("the second is told %v", err)
 	}
-	c.wantCount(1, "entries of the audit log", `
+	c.WantCount(1, "entries of the audit log", `
 		SELECT count(*) FROM punctual.audit_log WHERE action IN ('run.approve', 'run.reject')`)
 }
 
 // The notice that a step waits is written with what makes it wait, sent once to each recipient, and its link decides.
 func TestTheLinkOfAnApproval(t *testing.T) {
 	t.Parallel()
-	c := asClaimer(openCRUD(t, Options{
+	c := AsReplica(OpenFixture(t, store.Options{
 		DatabaseURL: pgtest.DSN(t), MaxConns: 8, Master: pgtest.Master(t), PublicURL: "https://punctual.example", Pages: true,
 	}))
-	c.create("etl", never, steps("approve", "other"), notify(hook, domain.EventDead), approvals(domain.Approval{
+	c.Create("etl", Never, Steps("approve", "other"), Notify(Hook, domain.EventDead), approvals(domain.Approval{
 		Notify: []domain.ApprovalNotify{
 			{URL: "https://one.example/"}, {Format: domain.FormatEmail, To: "ann@example.com"},
 		},
 	}, "approve"), approvals(domain.Approval{}, "other"))
-	c.startWorkflow("etl", "")
-	both := c.claimSteps()
+	c.StartWorkflow("etl", "")
+	both := c.ClaimSteps()
 	a := both["approve"]
-	c.await(a, both["other"])
-	c.wantCount(2, "notices wait", `SELECT count(*) FROM punctual.approval_notices WHERE run_id = $1`, a.RunID)
+	await(c, a, both["other"])
+	c.WantCount(2, "notices wait", `SELECT count(*) FROM punctual.approval_notices WHERE run_id = $1`, a.RunID)
 	token := ""
 	for range 3 { // the second recipient cannot be reached at first
 		m, err := c.Notices.ClaimNotice(t.Context())
-		c.must(err)
+		c.Must(err)
 		if m == nil {
 			t.Fatal("there is no notice")
 		}
@@ -251,23 +253,23 @@ func TestTheLinkOfAnApproval(t *testing.T) {
 			if token, _, ok = strings.Cut(after, `\n`); !ok || !strings.Contains(string(m.Body), ", until 20") {
 				t.Errorf("the mail is %s", m.Body)
 			}
-			c.wantCount(1, "leases", `SELECT count(*) FROM punctual.approval_notices WHERE lease = $1`, m.ID)
+			c.WantCount(1, "leases", `SELECT count(*) FROM punctual.approval_notices WHERE lease = $1`, m.ID)
 		}
-		if m.Nth == 1 && c.count(`SELECT count(*) FROM punctual.approval_notices WHERE failures > 0`) == 0 {
+		if m.Nth == 1 && c.Count(`SELECT count(*) FROM punctual.approval_notices WHERE failures > 0`) == 0 {
 			answered.Arrival = notice.Unsent
 		}
-		c.must(c.Notices.Answered(t.Context(), *m, answered))
-		c.exec(`UPDATE punctual.approval_notices SET due_at = now()`)
+		c.Must(c.Notices.Answered(t.Context(), *m, answered))
+		c.Exec(`UPDATE punctual.approval_notices SET due_at = now()`)
 	}
-	c.wantCount(0, "notices wait", `SELECT count(*) FROM punctual.approval_notices`)
-	list, _, _, err := c.Notices.ListNotices(t.Context(), c.tenant, notices.Filter{})
-	c.must(err)
+	c.WantCount(0, "notices wait", `SELECT count(*) FROM punctual.approval_notices`)
+	list, _, _, err := c.Notices.ListNotices(t.Context(), c.Tenant, notices.Filter{})
+	c.Must(err)
 	if len(list) != 2 || list[0].Events[0] != "approval" {
 		t.Errorf("the list is %+v", list)
 	}
 
 	key, err := c.Claims.ReadTokenKey(t.Context(), c.DB.Callers)
-	c.must(err)
+	c.Must(err)
 	for name, bad := range map[string]string{
 		"none": "", "another's": domain.ApprovalToken(key, both["other"].RunID, 1), "cut": token[:len(token)-1],
 		"of a recipient that is none": domain.ApprovalToken(key, a.RunID, 2), "a run token": domain.RunToken(key, a.RunID, 1),
@@ -280,7 +282,7 @@ func TestTheLinkOfAnApproval(t *testing.T) {
 		t.Error("the token of a link is taken for a run token")
 	}
 	seen, err := c.Runs.ByLink(t.Context(), a.RunID, token)
-	c.must(err)
+	c.Must(err)
 	if seen.Status != domain.StatusRunning || seen.SentTo != "ann@example.com" || seen.Until == nil || seen.Decision != "" {
 		t.Errorf("the link shows %+v", seen)
 	}
@@ -289,40 +291,40 @@ func TestTheLinkOfAnApproval(t *testing.T) {
 		t.Errorf("the link shows %+v, error %v", seen, err)
 	}
 	_, err = c.Runs.DecideByLink(t.Context(), a.RunID, token, true, "")
-	if !errors.Is(err, ErrState) {
+	if !errors.Is(err, store.ErrState) {
 		t.Errorf("after the decision: %v", err)
 	}
-	c.wantCount(1, "entries of the audit log", `
+	c.WantCount(1, "entries of the audit log", `
 		SELECT count(*) FROM punctual.audit_log
 		WHERE action = 'run.reject' AND actor_kind = 'link' AND actor = 'ann@example.com'`)
 }
 
 // A notice that could not be sent before the decision is sent no more.
 func TestADecisionEndsItsNotices(t *testing.T) {
-	c := newClaimer(t)
-	c.create("w", never, steps("a"), approvals(domain.Approval{
+	c := NewReplica(t)
+	c.Create("w", Never, Steps("a"), approvals(domain.Approval{
 		Notify: []domain.ApprovalNotify{{URL: "https://one.example/"}},
 	}, "a"))
-	_, a := c.waitForApproval("w")
-	_, err := c.decide(a.RunID, true, "")
-	c.must(err)
+	_, a := waitForApproval(c, "w")
+	_, err := decide(c, a.RunID, true, "")
+	c.Must(err)
 	if m, err := c.Notices.ClaimNotice(t.Context()); m != nil || err != nil {
 		t.Errorf("%+v, error %v", m, err)
 	}
-	c.wantCount(0, "notices wait", `SELECT count(*) FROM punctual.approval_notices`)
+	c.WantCount(0, "notices wait", `SELECT count(*) FROM punctual.approval_notices`)
 }
 
 // However many recipients a tenant has, and however slow they are, messengers are left to others.
 func TestFewNoticesOfApprovalsOfATenantAreUnderWayAtOnce(t *testing.T) {
-	c := newClaimer(t)
-	c.create("w", never, steps("a"), approvals(domain.Approval{
+	c := NewReplica(t)
+	c.Create("w", Never, Steps("a"), approvals(domain.Approval{
 		Notify: slices.Repeat([]domain.ApprovalNotify{{URL: "https://one.example/"}}, 10),
 	}, "a"))
-	c.waitForApproval("w")
+	waitForApproval(c, "w")
 	claim := func() (got []notice.Outgoing) {
 		for {
 			m, err := c.Notices.ClaimNotice(t.Context())
-			c.must(err)
+			c.Must(err)
 			if m == nil {
 				return got
 			}
@@ -333,8 +335,8 @@ func TestFewNoticesOfApprovalsOfATenantAreUnderWayAtOnce(t *testing.T) {
 	if len(first) != 4 {
 		t.Fatalf("%d are under way", len(first))
 	}
-	c.must(c.Notices.Answered(t.Context(), first[0], notice.Answer{Arrival: notice.Delivered}))
-	c.must(c.Notices.Answered(t.Context(), first[1], notice.Answer{Arrival: notice.Unsent}))
+	c.Must(c.Notices.Answered(t.Context(), first[0], notice.Answer{Arrival: notice.Delivered}))
+	c.Must(c.Notices.Answered(t.Context(), first[1], notice.Answer{Arrival: notice.Unsent}))
 	if next := claim(); len(next) != 2 {
 		t.Errorf("after two answers %d more are under way", len(next))
 	}

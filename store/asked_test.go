@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/jobs"
@@ -27,73 +28,57 @@ func (d deaf) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Conditi
 
 // A heartbeat comes after two seconds. The replica that writes an operation needs none to begin with it.
 func TestTheReplicaThatWritesAnOperationNeedsNoHeartbeatToWorkOnIt(t *testing.T) {
-	c := newCRUD(t)
-	c.create("a", never)
-	c.replicateOn(deaf{c.Claims}, "default", 1)
+	c := NewFixture(t)
+	c.Create("a", Never)
+	c.ReplicateOn(deaf{c.Claims}, "default", 1)
 	for _, action := range []jobs.Action{jobs.PauseMany, jobs.ResumeMany} {
-		o := c.startJobs(changing(action, jobs.Filter{}))
-		c.until("the end of a "+string(action), `SELECT state = 'done' FROM punctual.operations WHERE id = $1`, o.ID)
+		o := c.StartJobs(Changing(action, jobs.Filter{}))
+		c.Until("the end of a "+string(action), `SELECT state = 'done' FROM punctual.operations WHERE id = $1`, o.ID)
 	}
-}
-
-// asked returns the chores that were asked for since the last call.
-func (c crud) asked() (chores []string) {
-	names := []string{scheduler.ChoreHolds, scheduler.ChoreNotices}
-	for _, chore := range c.Chores() {
-		names = append(names, chore.Name)
-	}
-	for _, name := range names {
-		select {
-		case <-c.Claims.Asked(name):
-			chores = append(chores, name)
-		default:
-		}
-	}
-	return chores
 }
 
 func TestWorkThatIsWrittenForAChoreAsksForTheChore(t *testing.T) {
-	c := newClaimer(t)
-	c.create("a", never, everything)
-	c.create("silent", never)
-	soon, late := c.now().Add(time.Second), c.now().Add(time.Hour)
+	c := NewReplica(t)
+	c.Create("a", Never, Everything)
+	c.Create("silent", Never)
+	soon, late := c.Clock().Add(time.Second), c.Clock().Add(time.Hour)
 	for _, write := range []struct {
 		name string
 		want string // empty: no chore
 		does func()
 	}{
-		{"an operation", letters.Chore, func() { c.startJobs(changing(jobs.PauseMany, jobs.Filter{NamePrefix: "silent"})) }},
-		{"an operation on nothing", "", func() { c.startJobs(changing(jobs.PauseMany, jobs.Filter{NamePrefix: "none"})) }},
-		{"a pause", "", func() { c.pauseWith("silent", "", &late) }},
-		{"a short pause", jobs.ChorePauses, func() { c.pauseWith("silent", "", &soon) }},
-		{"a success", "", func() { c.wellAgain("a") }},
-		{"a first failure", scheduler.ChoreNotices, func() { c.finish(failed(c.begun("a"))) }},
-		{"a second failure", "", func() { c.finish(failed(c.begun("a"))) }},
-		{"a death", scheduler.ChoreNotices, func() { c.dies("a"); c.tell() }},
-		{"a death that is told later", "", func() { c.dies("a") }},
-		{"a recovery", scheduler.ChoreNotices, func() { c.wellAgain("a") }},
-		{"a failure that nobody is told of", "", func() { c.finish(failed(c.begun("silent"))) }},
+		{"an operation", letters.Chore, func() { c.StartJobs(Changing(jobs.PauseMany, jobs.Filter{NamePrefix: "silent"})) }},
+		{"an operation on nothing", "", func() { c.StartJobs(Changing(jobs.PauseMany, jobs.Filter{NamePrefix: "none"})) }},
+		{"a pause", "", func() { c.PauseWith("silent", "", &late) }},
+		{"a short pause", jobs.ChorePauses, func() { c.PauseWith("silent", "", &soon) }},
+		{"a success", "", func() { c.WellAgain("a") }},
+		{"a first failure", scheduler.ChoreNotices, func() { c.Finish(Failed(c.Begun("a"))) }},
+		{"a second failure", "", func() { c.Finish(Failed(c.Begun("a"))) }},
+		{"a death", scheduler.ChoreNotices, func() { c.Dies("a"); c.Tell() }},
+		{"a death that is told later", "", func() { c.Dies("a") }},
+		{"a recovery", scheduler.ChoreNotices, func() { c.WellAgain("a") }},
+		{"a failure that nobody is told of", "", func() { c.Finish(Failed(c.Begun("silent"))) }},
 		{"a reset", scheduler.ChoreHolds, func() {
-			_, err := c.Fleet.ResetHolds(t.Context(), c.tenant, "")
-			must(t, err)
+			_, err := c.Fleet.ResetHolds(t.Context(), c.Tenant, "")
+			Must(t, err)
 		}},
 	} {
-		c.asked()
+		c.Asked()
 		write.does()
 		want := slices.DeleteFunc([]string{write.want}, func(s string) bool { return s == "" })
-		if got := c.asked(); !slices.Equal(got, want) {
+		if got := c.Asked(); !slices.Equal(got, want) {
 			t.Errorf("%s asks for %v, want %v", write.name, got, want)
 		}
 	}
 }
 
 func TestWorkThatIsNotCommittedAsksForNoChore(t *testing.T) {
-	c := newCRUD(t)
-	c.create("a", never)
+	c := NewFixture(t)
+	c.Create("a", Never)
 	undone := errors.New("undone")
 	start := func(tx *pg.Tx) error {
-		_, err := c.Letters.Operator(pg.Writes{Pool: c.DB.Callers, Tenant: c.tenant, Tx: tx}).
-			StartJobs(t.Context(), changing(jobs.PauseMany, jobs.Filter{}))
+		_, err := c.Letters.Operator(pg.Writes{Pool: c.DB.Callers, Tenant: c.Tenant, Tx: tx}).
+			StartJobs(t.Context(), Changing(jobs.PauseMany, jobs.Filter{}))
 		return err
 	}
 	for name, write := range map[string]func(tx *pg.Tx) error{
@@ -107,15 +92,15 @@ func TestWorkThatIsNotCommittedAsksForNoChore(t *testing.T) {
 			return nil
 		},
 	} {
-		if err := c.DB.Callers.InTx(t.Context(), c.tenant, write); err != nil && err.Error() != undone.Error() {
+		if err := c.DB.Callers.InTx(t.Context(), c.Tenant, write); err != nil && err.Error() != undone.Error() {
 			t.Fatal(err)
 		}
-		if got := c.asked(); got != nil {
+		if got := c.Asked(); got != nil {
 			t.Errorf("%s that is undone asks for %v", name, got)
 		}
 	}
-	must(t, c.DB.Callers.InTx(t.Context(), c.tenant, func(tx *pg.Tx) error { return tx.Try(t.Context(), start) }))
-	if got := c.asked(); !slices.Equal(got, []string{letters.Chore}) {
+	Must(t, c.DB.Callers.InTx(t.Context(), c.Tenant, func(tx *pg.Tx) error { return tx.Try(t.Context(), start) }))
+	if got := c.Asked(); !slices.Equal(got, []string{letters.Chore}) {
 		t.Errorf("a part that is committed asks for %v", got)
 	}
 }

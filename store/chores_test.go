@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"regexp"
@@ -6,20 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
+	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
+	"punctual/store"
 	"punctual/store/jobs"
 )
-
-// wants reports whether a heartbeat asks for a chore.
-func (c crud) wants(chore string) bool {
-	c.t.Helper()
-	pulse, err := c.Claims.Renew(c.t.Context(), uuid.New(), scheduler.Condition{})
-	must(c.t, err)
-	return slices.Contains(pulse.Chores, chore)
-}
 
 // A chore without a period that no heartbeat names would never be done, and neither would one that is named otherwise.
 func TestHeartbeatsAskForEveryChoreThatHasNoPeriod(t *testing.T) {
@@ -27,10 +19,10 @@ func TestHeartbeatsAskForEveryChoreThatHasNoPeriod(t *testing.T) {
 	// The scheduler has these itself.
 	handed := []string{scheduler.ChoreHolds, scheduler.ChoreNotices, scheduler.ChoreLifecycle}
 	var asked []string
-	for _, name := range regexp.MustCompile(`THEN '([^']+)' END`).FindAllStringSubmatch(choresDue, -1) {
+	for _, name := range regexp.MustCompile(`THEN '([^']+)' END`).FindAllStringSubmatch(store.ChoresDue, -1) {
 		asked = append(asked, name[1])
 	}
-	for _, chore := range new(Store).Chores() {
+	for _, chore := range new(store.Store).Chores() {
 		if chore.Every == 0 {
 			handed = append(handed, chore.Name)
 		}
@@ -44,15 +36,15 @@ func TestHeartbeatsAskForEveryChoreThatHasNoPeriod(t *testing.T) {
 
 // A heartbeat comes every two seconds. Between two of them a pause ends at its instant all the same.
 func TestAPauseThatIsAboutToEndIsWaitedFor(t *testing.T) {
-	c := newCRUD(t)
-	c.create("a")
+	c := NewFixture(t)
+	c.Create("a")
 	later := time.Now().Add(time.Hour)
-	c.pauseWith("a", "", &later)
-	if wait, left, err := c.Jobs.EndDuePauses(t.Context()); wait != 0 || left || err != nil || c.wants(jobs.ChorePauses) {
+	c.PauseWith("a", "", &later)
+	if wait, left, err := c.Jobs.EndDuePauses(t.Context()); wait != 0 || left || err != nil || c.Wants(jobs.ChorePauses) {
 		t.Errorf("an hour before: wait %s, left %t, error %v", wait, left, err)
 	}
-	c.exec(`UPDATE punctual.jobs SET paused_until = clock_timestamp() + interval '1.5 s'`)
-	wanted := c.wants(jobs.ChorePauses)
+	c.Exec(`UPDATE punctual.jobs SET paused_until = clock_timestamp() + interval '1.5 s'`)
+	wanted := c.Wants(jobs.ChorePauses)
 	for {
 		wait, left, err := c.Jobs.EndDuePauses(t.Context())
 		if err != nil || wait > 1500*time.Millisecond || left != (wait > 0) {
@@ -63,10 +55,10 @@ func TestAPauseThatIsAboutToEndIsWaitedFor(t *testing.T) {
 		}
 		<-time.After(wait)
 	}
-	if job, err := c.Jobs.GetJob(t.Context(), c.tenant, "a"); err != nil || job.State != domain.JobActive || !wanted {
+	if job, err := c.Jobs.GetJob(t.Context(), c.Tenant, "a"); err != nil || job.State != domain.JobActive || !wanted {
 		t.Errorf("a heartbeat asked for it: %t; then the job is %s (%v)", wanted, job.State, err)
 	}
-	if c.wants(jobs.ChorePauses) {
+	if c.Wants(jobs.ChorePauses) {
 		t.Error("a heartbeat asks for it although no pause ends")
 	}
 }

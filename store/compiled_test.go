@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"testing"
@@ -8,9 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
+	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
+	"punctual/store"
 	"punctual/store/claim"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -25,24 +27,24 @@ func TestNoStatementIsCompiled(t *testing.T) {
 		"pgbouncer": pgtest.PgBouncer(t, pgtest.Server(t), pgtest.DSN(t), "default_pool_size = 2"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCRUDOn(t, dsn)
-			c.exec(`CREATE FUNCTION punctual.refuse_compiling() RETURNS trigger LANGUAGE plpgsql AS
+			c := NewFixtureOn(t, dsn)
+			c.Exec(`CREATE FUNCTION punctual.refuse_compiling() RETURNS trigger LANGUAGE plpgsql AS
 				$$ BEGIN IF current_setting('jit')::boolean THEN RAISE EXCEPTION 'with jit'; END IF; RETURN NULL; END $$`)
 			for _, table := range []string{"jobs", "schedules", "runs", "ready"} {
-				c.exec(`CREATE TRIGGER refuse_compiling BEFORE INSERT OR UPDATE ON punctual.` + table +
+				c.Exec(`CREATE TRIGGER refuse_compiling BEFORE INSERT OR UPDATE ON punctual.` + table +
 					` FOR EACH STATEMENT EXECUTE FUNCTION punctual.refuse_compiling()`)
 			}
-			c.create("job", every(time.Hour))
-			c.edit("job", every(time.Minute))
-			if _, err := c.tryTrigger("job"); err != nil {
+			c.Create("job", Every(time.Hour))
+			c.Edit("job", Every(time.Minute))
+			if _, err := c.TryTrigger("job"); err != nil {
 				t.Error(err)
 			}
 			var jit string
-			err := c.DB.Callers.Reader(c.tenant).QueryRow(t.Context(), `SELECT current_setting('jit')`).Scan(&jit)
+			err := c.DB.Callers.Reader(c.Tenant).QueryRow(t.Context(), `SELECT current_setting('jit')`).Scan(&jit)
 			if err != nil || jit != "off" {
 				t.Errorf("a read with jit %s, %v", jit, err)
 			}
-			if err := c.DB.Callers.InTx(t.Context(), c.tenant, func(tx *pg.Tx) error {
+			if err := c.DB.Callers.InTx(t.Context(), c.Tenant, func(tx *pg.Tx) error {
 				return tx.QueryRow(t.Context(), `SELECT current_setting('jit')`).Scan(&jit)
 			}); err != nil || jit != "off" {
 				t.Errorf("a transaction with jit %s, %v", jit, err)
@@ -53,7 +55,7 @@ func TestNoStatementIsCompiled(t *testing.T) {
 
 // namedPlans returns how often the connections' prepared statements ran with a custom plan, and how often with a
 // generic one.
-func namedPlans(t *testing.T, s *Store) (custom, generic int) {
+func namedPlans(t *testing.T, s *store.Store) (custom, generic int) {
 	t.Helper()
 	for _, conn := range s.DB.Callers.AcquireAllIdle(t.Context()) {
 		defer conn.Release()
@@ -69,13 +71,13 @@ func namedPlans(t *testing.T, s *Store) (custom, generic int) {
 
 // Planning a query over all the days of runs costs thirty times as much as running it.
 func TestReadingAJobIsPlannedOnce(t *testing.T) {
-	c := newCRUD(t)
-	job := c.create("job")
+	c := NewFixture(t)
+	job := c.Create("job")
 	const reads = 200
 	for range reads {
-		c.get("job")
+		c.Get("job")
 	}
-	if _, _, err := c.Jobs.ListJobs(t.Context(), c.tenant, jobs.Filter{}); err != nil {
+	if _, _, err := c.Jobs.ListJobs(t.Context(), c.Tenant, jobs.Filter{}); err != nil {
 		t.Fatal(err)
 	}
 	// Two statements read a job by its name. Each connection plans each of them five times before it keeps a plan.
@@ -91,20 +93,20 @@ func TestReadingAJobIsPlannedOnce(t *testing.T) {
 func TestClaimsAndFinishesArePlannedOnceHoweverTheTablesGrow(t *testing.T) {
 	pgtest.Exhaustive(t, "its tables are large")
 	t.Parallel()
-	c := openClaimer(t, pgtest.Clone(t))
+	c := OpenReplica(t, pgtest.Clone(t))
 	work := func() {
 		for range 10 {
 			// However long it took to get here, slots that are due count as due, and not as late.
-			c.exec(`UPDATE punctual.schedules SET next_run_at = now() WHERE next_run_at < now()`)
-			c.claimReady(100)
-			c.exec(`UPDATE punctual.schedules SET next_run_at = now() WHERE next_run_at <= now()`) // and none is late
-			batch := c.claim(20, false)
+			c.Exec(`UPDATE punctual.schedules SET next_run_at = now() WHERE next_run_at < now()`)
+			c.ClaimReady(100)
+			c.Exec(`UPDATE punctual.schedules SET next_run_at = now() WHERE next_run_at <= now()`) // and none is late
+			batch := c.Claim(20, false)
 			if len(batch.Runs) != 20 {
 				t.Fatalf("%d runs were claimed, want 20", len(batch.Runs))
 			}
 			var outcomes []domain.Outcome
 			for _, a := range batch.Runs {
-				o := unsent(a, domain.Succeed)
+				o := Unsent(a, domain.Succeed)
 				o.StartedAt = o.FinishedAt
 				outcomes = append(outcomes, o)
 			}
@@ -113,23 +115,23 @@ func TestClaimsAndFinishesArePlannedOnceHoweverTheTablesGrow(t *testing.T) {
 			}
 		}
 	}
-	c.many(300, "early", 0, every(time.Hour))
-	c.many(200, "early-once", 0, at(time.Now().Add(time.Hour)))
+	c.Many(300, "early", 0, Every(time.Hour))
+	c.Many(200, "early-once", 0, At(time.Now().Add(time.Hour)))
 	work()
-	c.many(20000, "resting", -time.Hour, every(time.Hour))
-	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+	c.Many(20000, "resting", -time.Hour, Every(time.Hour))
+	c.Exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
 		SELECT gen_random_uuid(), gen_random_uuid(), now() + interval '1 hour', 1, $1::smallint * 4 + 1
-		FROM generate_series(1, 20000)`, c.queue)
-	c.exec(`ANALYZE`)
+		FROM generate_series(1, 20000)`, c.Queue)
+	c.Exec(`ANALYZE`)
 	work()
 	const often = `FROM pg_prepared_statements WHERE generic_plans + custom_plans >= 10`
-	if n := c.count(`SELECT count(*) ` + often); n < 11 {
+	if n := c.Count(`SELECT count(*) ` + often); n < 11 {
 		t.Errorf("only %d statements were used in each claim", n)
 	}
 	// A claim of jobs that are not known yet is planned anew, as their gates may lead to runs. The first one here is.
 	planned, err := pg.All(t.Context(), c.DB.Callers, pgx.RowTo[string], `SELECT left(statement, 90) || ': ' || custom_plans `+
 		often+` AND custom_plans > 1 AND statement NOT LIKE 'SELECT set_config%'`)
-	must(t, err)
+	Must(t, err)
 	if len(planned) > 0 {
 		t.Errorf("planned more than once: %q", planned)
 	}
@@ -137,15 +139,15 @@ func TestClaimsAndFinishesArePlannedOnceHoweverTheTablesGrow(t *testing.T) {
 
 // A claim's plan is kept whatever its arguments are (see above), so it must be as good as one that is made for them.
 func TestThePlanOfAClaimDoesNotDependOnItsArguments(t *testing.T) {
-	c := claimerOnClone(t).crud
-	c.exec(`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
+	c := ReplicaOnClone(t).Fixture
+	c.Exec(`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
 		SELECT gen_random_uuid(), now(), now() + i * interval '1 s', 1 + i % 50, 1, 5, true FROM generate_series(1, 20000) i`)
-	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+	c.Exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
 		SELECT gen_random_uuid(), gen_random_uuid(), now() + i * interval '1 s', 1 + i % 50, 4 + i % 4
 		FROM generate_series(1, 20000) i`)
-	c.exec(`ANALYZE punctual.schedules, punctual.ready`)
+	c.Exec(`ANALYZE punctual.schedules, punctual.ready`)
 	conn, err := c.DB.Callers.Acquire(t.Context())
-	must(t, err)
+	Must(t, err)
 	defer conn.Release()
 	cost := func(sql, arguments, mode string) (total float64) {
 		t.Helper()
@@ -161,7 +163,7 @@ func TestThePlanOfAClaimDoesNotDependOnItsArguments(t *testing.T) {
 		}
 		err := conn.QueryRow(t.Context(), `EXPLAIN (FORMAT JSON) EXECUTE claim (`+arguments+`)`,
 			pgx.QueryExecModeSimpleProtocol).Scan(&plans)
-		must(t, err)
+		Must(t, err)
 		return plans[0].Plan.Total
 	}
 	for _, form := range []struct {
@@ -191,8 +193,8 @@ func TestThePlanOfAClaimDoesNotDependOnItsArguments(t *testing.T) {
 
 func TestBehindAPoolerNoNamesAreKept(t *testing.T) {
 	t.Parallel()
-	s := openStore(t,
-		Options{DatabaseURL: pgtest.PgBouncer(t, pgtest.Server(t), pgtest.DSN(t), "default_pool_size = 2")})
+	s := OpenStore(t,
+		store.Options{DatabaseURL: pgtest.PgBouncer(t, pgtest.Server(t), pgtest.DSN(t), "default_pool_size = 2")})
 	for range 20 {
 		if _, err := jobs.Read(t.Context(), s.DB.Callers, 1, uuid.New()); err == nil {
 			t.Fatal("a job that nobody made was found")

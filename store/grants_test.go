@@ -1,11 +1,9 @@
-package store
+package store_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,81 +15,20 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"punctual/internal/pgtest"
+	. "punctual/internal/storetest"
 	"punctual/migrations"
 	"punctual/scheduler/domain"
+	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/pg"
-	"punctual/store/tenants"
 )
-
-// login makes a role, whose name no other test has, and connects as it.
-func (c crud) login(name string) (role string, conn *pgx.Conn) {
-	c.t.Helper()
-	role = fmt.Sprint(name, "_", strings.ReplaceAll(uuid.NewString()[:13], "-", ""))
-	c.exec(`CREATE ROLE ` + role + ` LOGIN PASSWORD 'test'`)
-	return role, c.as(role)
-}
-
-// as connects as a role.
-func (c crud) as(role string) *pgx.Conn {
-	c.t.Helper()
-	dsn, err := url.Parse(c.Options.DatabaseURL)
-	must(c.t, err)
-	dsn.User = url.UserPassword(role, "test")
-	conn, err := pgtest.Connect(c.t.Context(), dsn.String())
-	must(c.t, err)
-	c.t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(c.t.Context())) })
-	return conn
-}
-
-// app makes a role that may make runs of the tenant's jobs by the schema shop_jobs, and connects as it.
-func (c crud) app() (role string, conn *pgx.Conn) {
-	c.t.Helper()
-	role, conn = c.login("app")
-	must(c.t, c.grant(c.tenantName(), "shop_jobs", role))
-	return role, conn
-}
-
-func (c crud) grant(tenant, schema, role string) error {
-	_, _, err := c.Tenants.Grant(c.t.Context(), tenant, tenants.NewGrant{Schema: schema, Role: role})
-	return err
-}
-
-func (c crud) tenantName() string {
-	c.t.Helper()
-	t, err := c.Tenants.GetTenantByID(c.t.Context(), c.tenant)
-	must(c.t, err)
-	return t.Name
-}
-
-// ask returns the only value of a query.
-func ask[T any](t *testing.T, q pg.Querier, sql string, args ...any) (v T) {
-	t.Helper()
-	if err := q.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-	return v
-}
-
-// wantRefused wants a statement to fail with an SQLSTATE, and returns the error.
-func wantRefused(t *testing.T, q pg.Querier, code, sql string, args ...any) pgconn.PgError {
-	t.Helper()
-	err := pg.Exec(t.Context(), q, sql, args...)
-	failed, is := errors.AsType[*pgconn.PgError](err)
-	if !is || failed.Code != code {
-		t.Errorf("%s: %v, want %s", sql, err, code)
-		return pgconn.PgError{}
-	}
-	return *failed
-}
 
 // Half of the callers roll back.
 func TestARunFromSQLExistsIfTheTransactionCommits(t *testing.T) {
-	c := newClaimer(t)
-	job := c.create("send-reminder", never)
-	role, app := c.app()
-	c.exec(`CREATE TABLE public.orders (id int); GRANT ALL ON public.orders TO ` + role)
+	c := NewReplica(t)
+	job := c.Create("send-reminder", Never)
+	role, app := c.App()
+	c.Exec(`CREATE TABLE public.orders (id int); GRANT ALL ON public.orders TO ` + role)
 	callers := 10_000
 	if testing.Short() {
 		callers = 400
@@ -99,19 +36,19 @@ func TestARunFromSQLExistsIfTheTransactionCommits(t *testing.T) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	runs := map[uuid.UUID]bool{}
-	for first, conn := range []*pgx.Conn{app, c.as(role), c.as(role), c.as(role)} {
+	for first, conn := range []*pgx.Conn{app, c.As(role), c.As(role), c.As(role)} {
 		all.Go(func() {
 			for i := first; i < callers; i += 4 {
 				tx, err := conn.Begin(t.Context())
-				must(t, err)
-				must(t, pg.Exec(t.Context(), tx, `INSERT INTO public.orders VALUES ($1)`, i))
-				run := ask[uuid.UUID](t, tx, `
+				Must(t, err)
+				Must(t, pg.Exec(t.Context(), tx, `INSERT INTO public.orders VALUES ($1)`, i))
+				run := Ask[uuid.UUID](t, tx, `
 					SELECT shop_jobs.trigger('send-reminder', body => '{"order":  42}', key => $1)`, fmt.Sprint(i))
 				if i/4%2 == 1 {
-					must(t, tx.Rollback(t.Context()))
+					Must(t, tx.Rollback(t.Context()))
 					continue
 				}
-				must(t, tx.Commit(t.Context()))
+				Must(t, tx.Commit(t.Context()))
 				mu.Lock()
 				runs[run] = true
 				mu.Unlock()
@@ -120,10 +57,10 @@ func TestARunFromSQLExistsIfTheTransactionCommits(t *testing.T) {
 	}
 	all.Wait()
 	var claimed []domain.Assignment
-	for more := c.claimReady(500).Runs; len(more) > 0; more = c.claimReady(500).Runs {
+	for more := c.ClaimReady(500).Runs; len(more) > 0; more = c.ClaimReady(500).Runs {
 		claimed = append(claimed, more...)
 	}
-	if orders := c.count(`SELECT count(*) FROM public.orders`); len(claimed) != callers/2 || orders != callers/2 {
+	if orders := c.Count(`SELECT count(*) FROM public.orders`); len(claimed) != callers/2 || orders != callers/2 {
 		t.Errorf("%d runs and %d orders of %d callers", len(claimed), orders, callers)
 	}
 	for _, a := range claimed {
@@ -132,51 +69,51 @@ func TestARunFromSQLExistsIfTheTransactionCommits(t *testing.T) {
 		}
 		delete(runs, a.RunID)
 	}
-	if by := *c.run(claimed[0].RunID).TriggeredBy; by != "database:"+role+"/"+role {
+	if by := *c.Run(claimed[0].RunID).TriggeredBy; by != "database:"+role+"/"+role {
 		t.Errorf("triggered by %s", by)
 	}
 }
 
 // The work of an attempt and its end are one transaction of the target, whatever the target answers then.
 func TestATargetEndsItsAttemptThroughItsGrant(t *testing.T) {
-	c := newClaimer(t)
-	role, app := c.app()
-	c.exec(`CREATE TABLE public.effects (run uuid, fence bigint); GRANT ALL ON public.effects TO ` + role)
-	c.exec(`UPDATE punctual.tenants SET reports_since = reports_since - interval '1 min' WHERE id = $1`, c.tenant)
-	c.renewed()
-	c.create("invoice", never)
-	ask[uuid.UUID](t, app, `SELECT shop_jobs.trigger('invoice')`)
-	a := c.one(c.claimReady(10))
+	c := NewReplica(t)
+	role, app := c.App()
+	c.Exec(`CREATE TABLE public.effects (run uuid, fence bigint); GRANT ALL ON public.effects TO ` + role)
+	c.Exec(`UPDATE punctual.tenants SET reports_since = reports_since - interval '1 min' WHERE id = $1`, c.Tenant)
+	c.Renewed()
+	c.Create("invoice", Never)
+	Ask[uuid.UUID](t, app, `SELECT shop_jobs.trigger('invoice')`)
+	a := c.One(c.ClaimReady(10))
 	tx, err := app.Begin(t.Context())
-	must(t, err)
-	must(t, pg.Exec(t.Context(), tx, `INSERT INTO public.effects VALUES ($1, $2)`, a.RunID, a.Fence))
-	must(t, pg.Exec(t.Context(), tx, `SELECT shop_jobs.complete(run => $1, fencing_token => $2, result => '{"rows": 7}')`,
+	Must(t, err)
+	Must(t, pg.Exec(t.Context(), tx, `INSERT INTO public.effects VALUES ($1, $2)`, a.RunID, a.Fence))
+	Must(t, pg.Exec(t.Context(), tx, `SELECT shop_jobs.complete(run => $1, fencing_token => $2, result => '{"rows": 7}')`,
 		a.RunID, a.Fence))
-	must(t, tx.Commit(t.Context()))
-	c.finish(failed(a))
-	if run := c.run(a.RunID); run.Status != domain.StatusSucceeded {
+	Must(t, tx.Commit(t.Context()))
+	c.Finish(Failed(a))
+	if run := c.Run(a.RunID); run.Status != domain.StatusSucceeded {
 		t.Errorf("the run is %s", run.Status)
 	}
-	wantRefused(t, app, "PU409", `SELECT shop_jobs.fail($1, $2, 'too late')`, a.RunID, a.Fence)
+	WantRefused(t, app, "PU409", `SELECT shop_jobs.fail($1, $2, 'too late')`, a.RunID, a.Fence)
 }
 
 func TestEachFunctionOfAGrant(t *testing.T) {
-	c := newClaimer(t)
-	job := c.create("send-reminder", never)
-	role, app := c.app()
+	c := NewReplica(t)
+	job := c.Create("send-reminder", Never)
+	role, app := c.App()
 	pending := func(key string) jobs.Dated {
 		t.Helper()
-		d, err := c.Jobs.GetDated(t.Context(), c.tenant, "send-reminder", key)
-		must(t, err)
+		d, err := c.Jobs.GetDated(t.Context(), c.Tenant, "send-reminder", key)
+		Must(t, err)
 		return d
 	}
 	soon := func(d jobs.Dated, in time.Duration) {
 		t.Helper()
-		if off := d.DueAt.Sub(c.now().Add(in)); off > time.Second || off < -10*time.Second {
+		if off := d.DueAt.Sub(c.Clock().Add(in)); off > time.Second || off < -10*time.Second {
 			t.Errorf("%s is due %s beside now + %s", d.Key, off, in)
 		}
 	}
-	run := ask[uuid.UUID](t, app, `
+	run := Ask[uuid.UUID](t, app, `
 		SELECT shop_jobs.run_in('send-reminder', interval '1 hour', body => '"text"', key => 'in',
 		not_after => '2 h', sequence => 5, expires_after => '1 min', headers => '{"X-Order": "{{run}}"}')`)
 	d := pending("in")
@@ -184,16 +121,16 @@ func TestEachFunctionOfAGrant(t *testing.T) {
 	if d.Run != run || *d.Sequence != 5 || d.ExpiresAfter != time.Minute || d.LatestAt == nil {
 		t.Errorf("%+v", d)
 	}
-	if again := ask[uuid.UUID](t, app, `SELECT shop_jobs.run_in($1, '2 h', key => 'in')`, job.ID.String()); again != run {
+	if again := Ask[uuid.UUID](t, app, `SELECT shop_jobs.run_in($1, '2 h', key => 'in')`, job.ID.String()); again != run {
 		t.Errorf("kept: %s, want %s", again, run)
 	}
-	if moved := ask[uuid.UUID](t, app, `
+	if moved := Ask[uuid.UUID](t, app, `
 		SELECT shop_jobs.run_at('send-reminder', $1, key => 'in', on_conflict => 'replace')`,
-		c.now().Add(20*time.Minute)); moved != pending("in").Run {
+		c.Clock().Add(20*time.Minute)); moved != pending("in").Run {
 		t.Errorf("moved: %s", moved)
 	}
 	soon(pending("in"), 20*time.Minute)
-	wantRefused(t, app, "PU409", `SELECT shop_jobs.trigger('send-reminder', key => 'in', on_conflict => 'error')`)
+	WantRefused(t, app, "PU409", `SELECT shop_jobs.trigger('send-reminder', key => 'in', on_conflict => 'error')`)
 
 	many, err := pgx.CollectRows(pg.Query(t.Context(), app, `SELECT key, run, due_at FROM shop_jobs.run_many($1)`, `[
 		{"job": "send-reminder", "key": "b", "delay": "1h30m", "body": {"a":  1}, "expires_after": null},
@@ -204,27 +141,27 @@ func TestEachFunctionOfAGrant(t *testing.T) {
 		Run   uuid.UUID
 		DueAt time.Time
 	}])
-	must(t, err)
+	Must(t, err)
 	if len(many) != 4 || many[0].Key != "b" || many[1].Key != "a" || many[3].Run != pending("in").Run ||
 		many[1].DueAt.UTC().Format(time.RFC3339) != "2099-12-31T23:00:00Z" {
 		t.Errorf("%+v", many)
 	}
 	soon(pending("b"), 90*time.Minute)
-	if a := c.one(c.claimReady(10)); a.RunID != many[2].Run {
+	if a := c.One(c.ClaimReady(10)); a.RunID != many[2].Run {
 		t.Errorf("claimed: %+v", a)
 	}
 
 	for _, call := range []string{`complete(gen_random_uuid(), 1, '{}')`, `fail(gen_random_uuid(), 1, 'no stock')`} {
-		wantRefused(t, app, "PU404", `SELECT shop_jobs.`+call)
+		WantRefused(t, app, "PU404", `SELECT shop_jobs.`+call)
 	}
-	c.wantCount(1, "tenants whose targets may report", `
+	c.WantCount(1, "tenants whose targets may report", `
 		SELECT count(*) FROM punctual.tenants WHERE reports_since IS NOT NULL`)
 	for i, want := range []bool{true, false} {
-		if got := ask[bool](t, app, `SELECT shop_jobs.cancel('send-reminder', 'b')`); got != want {
+		if got := Ask[bool](t, app, `SELECT shop_jobs.cancel('send-reminder', 'b')`); got != want {
 			t.Errorf("cancel %d: %t", i, got)
 		}
 	}
-	if got := c.text(`SELECT string_agg(action || ' ' || name || ' ' || actor_kind || ' ' || actor, ';')
+	if got := c.Text(`SELECT string_agg(action || ' ' || name || ' ' || actor_kind || ' ' || actor, ';')
 		FROM punctual.audit_entries WHERE actor_kind = 'database'`); got !=
 		"run.cancel send-reminder database "+role+"/"+role {
 		t.Errorf("the audit log says %q", got)
@@ -281,27 +218,27 @@ var sqlRefusals = []struct{ call, code, field, hint string }{
 }
 
 func TestARefusalInSQLNamesTheFieldAndWhatIsRight(t *testing.T) {
-	c := newCRUD(t)
+	c := NewFixture(t)
 	for _, name := range []string{"a", "send-alpha", "send-reminder", "send-zebra", "send-zebra-y"} {
-		c.create(name, never)
+		c.Create(name, Never)
 	}
-	_, app := c.app()
+	_, app := c.App()
 	for _, r := range sqlRefusals {
-		got := wantRefused(t, app, r.code, `SELECT shop_jobs.`+r.call)
+		got := WantRefused(t, app, r.code, `SELECT shop_jobs.`+r.call)
 		if got.ColumnName != r.field || !strings.HasPrefix(got.Message, r.field+": ") ||
 			!strings.Contains(got.Detail, r.field) ||
 			got.Hint == "" || !strings.Contains(got.Hint, r.hint) {
 			t.Errorf("%s: %s (%s; %s), column %s", r.call, got.Message, got.Detail, got.Hint, got.ColumnName)
 		}
 	}
-	c.wantCount(0, "runs", `SELECT count(*) FROM punctual.dated`)
+	c.WantCount(0, "runs", `SELECT count(*) FROM punctual.dated`)
 }
 
 // SQL and the API refuse the same bodies and headers.
 func TestSQLRefusesTheRequestsThatTheAPIRefuses(t *testing.T) {
-	c := newCRUD(t)
-	c.create("job", never)
-	_, app := c.app()
+	c := NewFixture(t)
+	c.Create("job", Never)
+	_, app := c.App()
 	long := strings.Repeat("x", 256<<10)
 	bodies := []string{
 		`1`, `null`, `"{{run}}"`, `"{{runs}}"`, `"{{run"`, `"{{{{run"`, `"{{{run}}"`, `"{{{{{run}}"`,
@@ -369,7 +306,7 @@ func TestSQLRefusesTheRequestsThatTheAPIRefuses(t *testing.T) {
 		}
 		if given != nil {
 			encoded, err := json.Marshal(given)
-			must(t, err)
+			Must(t, err)
 			text = new(string(encoded))
 		}
 		_, err := app.Exec(t.Context(), `
@@ -402,27 +339,27 @@ func TestSQLRefusesTheRequestsThatTheAPIRefuses(t *testing.T) {
 	if good < 20 {
 		t.Errorf("only %d are good", good)
 	}
-	c.wantCount(good, "runs", `SELECT count(*) FROM punctual.dated`)
-	c.wantCount(1, "bodies with their bytes", `
+	c.WantCount(good, "runs", `SELECT count(*) FROM punctual.dated`)
+	c.WantCount(1, "bodies with their bytes", `
 		SELECT count(*) FROM punctual.dated WHERE body = convert_to(E'{ "a" :\n2 }', 'UTF8')`)
 }
 
 func TestOnlyTheGrantedRoleMakesRunsInSQL(t *testing.T) {
-	c := newCRUD(t)
-	c.create("theirs", never)
-	role, app := c.app()
-	other := c.newTenant("other")
+	c := NewFixture(t)
+	c.Create("theirs", Never)
+	role, app := c.App()
+	other := c.NewTenant("other")
 	d := c
-	d.tenant = other.ID
-	d.create("ours", never)
-	otherRole, stranger := c.login("stranger")
-	must(t, c.grant("other", "other_jobs", otherRole))
+	d.Tenant = other.ID
+	d.Create("ours", Never)
+	otherRole, stranger := c.Login("stranger")
+	Must(t, c.Grant("other", "other_jobs", otherRole))
 
 	const denied = "42501"
-	wantRefused(t, stranger, denied, `SELECT shop_jobs.trigger('theirs')`)
-	c.exec(`GRANT USAGE ON SCHEMA shop_jobs TO ` + otherRole)
-	wantRefused(t, stranger, denied, `SELECT shop_jobs.trigger('theirs')`)
-	wantRefused(t, stranger, "PU404", `SELECT other_jobs.trigger('theirs')`)
+	WantRefused(t, stranger, denied, `SELECT shop_jobs.trigger('theirs')`)
+	c.Exec(`GRANT USAGE ON SCHEMA shop_jobs TO ` + otherRole)
+	WantRefused(t, stranger, denied, `SELECT shop_jobs.trigger('theirs')`)
+	WantRefused(t, stranger, "PU404", `SELECT other_jobs.trigger('theirs')`)
 	for _, call := range []string{
 		`punctual.run_for(1, 'x', 'theirs', now(), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`,
 		`punctual.run_many_for(1, 'x', '[]')`, `punctual.cancel_for(1, 'x', 'theirs', 'k')`,
@@ -430,34 +367,34 @@ func TestOnlyTheGrantedRoleMakesRunsInSQL(t *testing.T) {
 		`punctual.date_run(1, 'x', '', 'x', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`,
 		`punctual.job_named(1, 'theirs', 'x')`,
 	} {
-		wantRefused(t, app, denied, `SELECT `+call)
+		WantRefused(t, app, denied, `SELECT `+call)
 		// USAGE of the schema alone does not help.
-		c.exec(`GRANT USAGE ON SCHEMA punctual TO ` + role)
-		wantRefused(t, app, denied, `SELECT `+call)
-		c.exec(`REVOKE USAGE ON SCHEMA punctual FROM ` + role)
+		c.Exec(`GRANT USAGE ON SCHEMA punctual TO ` + role)
+		WantRefused(t, app, denied, `SELECT `+call)
+		c.Exec(`REVOKE USAGE ON SCHEMA punctual FROM ` + role)
 	}
-	wantRefused(t, app, denied, `CREATE FUNCTION shop_jobs.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'`)
+	WantRefused(t, app, denied, `CREATE FUNCTION shop_jobs.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'`)
 
 	// A pooler's role that switches to the granted one, and back.
-	pooler, pooled := c.login("pooler")
-	c.exec(`GRANT ` + role + `, ` + otherRole + ` TO ` + pooler)
-	c.exec(`ALTER ROLE ` + pooler + ` NOINHERIT`)
-	wantRefused(t, pooled, denied, `SELECT shop_jobs.trigger('theirs')`)
-	must(t, pg.Exec(t.Context(), pooled, `SET ROLE `+role))
-	ask[uuid.UUID](t, pooled, `SELECT shop_jobs.trigger('theirs', key => 'pooled')`)
-	must(t, pg.Exec(t.Context(), pooled, `SET ROLE `+otherRole))
-	wantRefused(t, pooled, denied, `SELECT shop_jobs.trigger('theirs')`)
-	ask[uuid.UUID](t, pooled, `SELECT other_jobs.trigger('ours')`)
-	if by := c.text(`SELECT triggered_by FROM punctual.dated WHERE key = 'pooled'`); by != "database:"+pooler+"/"+role {
+	pooler, pooled := c.Login("pooler")
+	c.Exec(`GRANT ` + role + `, ` + otherRole + ` TO ` + pooler)
+	c.Exec(`ALTER ROLE ` + pooler + ` NOINHERIT`)
+	WantRefused(t, pooled, denied, `SELECT shop_jobs.trigger('theirs')`)
+	Must(t, pg.Exec(t.Context(), pooled, `SET ROLE `+role))
+	Ask[uuid.UUID](t, pooled, `SELECT shop_jobs.trigger('theirs', key => 'pooled')`)
+	Must(t, pg.Exec(t.Context(), pooled, `SET ROLE `+otherRole))
+	WantRefused(t, pooled, denied, `SELECT shop_jobs.trigger('theirs')`)
+	Ask[uuid.UUID](t, pooled, `SELECT other_jobs.trigger('ours')`)
+	if by := c.Text(`SELECT triggered_by FROM punctual.dated WHERE key = 'pooled'`); by != "database:"+pooler+"/"+role {
 		t.Errorf("by %s", by)
 	}
 
 	// Through a function that runs with the rights of its owner: the owner's grant counts.
-	c.exec(`CREATE SCHEMA wrapped; GRANT USAGE, CREATE ON SCHEMA wrapped TO ` + otherRole + `, ` + role)
-	must(t, pg.Exec(t.Context(), stranger, `CREATE FUNCTION wrapped.call(job text) RETURNS uuid
+	c.Exec(`CREATE SCHEMA wrapped; GRANT USAGE, CREATE ON SCHEMA wrapped TO ` + otherRole + `, ` + role)
+	Must(t, pg.Exec(t.Context(), stranger, `CREATE FUNCTION wrapped.call(job text) RETURNS uuid
 		LANGUAGE sql SECURITY DEFINER AS 'SELECT other_jobs.trigger(job)'`))
-	ask[uuid.UUID](t, app, `SELECT wrapped.call('ours')`)
-	wantRefused(t, app, "PU404", `SELECT wrapped.call('theirs')`)
+	Ask[uuid.UUID](t, app, `SELECT wrapped.call('ours')`)
+	WantRefused(t, app, "PU404", `SELECT wrapped.call('theirs')`)
 
 	// Things of the caller's with the names of ours.
 	for _, sql := range []string{
@@ -468,11 +405,11 @@ func TestOnlyTheGrantedRoleMakesRunsInSQL(t *testing.T) {
 		`CREATE OPERATOR wrapped.|| (FUNCTION = wrapped.coalesced, LEFTARG = text, RIGHTARG = text)`,
 		`SET search_path = pg_temp, wrapped, pg_catalog, shop_jobs`,
 	} {
-		must(t, pg.Exec(t.Context(), app, sql))
+		Must(t, pg.Exec(t.Context(), app, sql))
 	}
-	wantRefused(t, app, "PU422", `SELECT shop_jobs.trigger('theirs', key => repeat('x', 256))`)
-	ask[uuid.UUID](t, app, `SELECT shop_jobs.trigger('theirs', key => 'hacked')`)
-	if n := c.count(`SELECT count(*) FROM punctual.dated
+	WantRefused(t, app, "PU422", `SELECT shop_jobs.trigger('theirs', key => repeat('x', 256))`)
+	Ask[uuid.UUID](t, app, `SELECT shop_jobs.trigger('theirs', key => 'hacked')`)
+	if n := c.Count(`SELECT count(*) FROM punctual.dated
 		WHERE due_at > now() - interval '1 hour' AND triggered_by LIKE 'database:%/%'`); n != 4 {
 		t.Errorf("%d runs", n)
 	}
@@ -480,29 +417,29 @@ func TestOnlyTheGrantedRoleMakesRunsInSQL(t *testing.T) {
 
 // The caller's transaction stays open, and has made, moved and cancelled runs.
 func TestAnOpenTransactionOfACallerHoldsUpNothing(t *testing.T) {
-	c := newClaimer(t)
-	job := c.create("job", every(time.Hour))
-	_, app := c.app()
-	ask[uuid.UUID](t, app, `SELECT shop_jobs.trigger('job', key => 'moved')`)
-	ask[uuid.UUID](t, app, `SELECT shop_jobs.trigger('job', key => 'cancelled')`)
-	free := ask[uuid.UUID](t, app, `SELECT shop_jobs.trigger('job', key => 'free')`)
+	c := NewReplica(t)
+	job := c.Create("job", Every(time.Hour))
+	_, app := c.App()
+	Ask[uuid.UUID](t, app, `SELECT shop_jobs.trigger('job', key => 'moved')`)
+	Ask[uuid.UUID](t, app, `SELECT shop_jobs.trigger('job', key => 'cancelled')`)
+	free := Ask[uuid.UUID](t, app, `SELECT shop_jobs.trigger('job', key => 'free')`)
 	tx, err := app.Begin(t.Context())
-	must(t, err)
-	ask[uuid.UUID](t, tx, `SELECT shop_jobs.trigger('job', key => 'new', body => '1')`)
-	ask[uuid.UUID](t, tx, `SELECT shop_jobs.trigger('job', key => 'free')`)
-	ask[uuid.UUID](t, tx, `SELECT shop_jobs.run_in('job', '1 h', key => 'moved', on_conflict => 'replace')`)
-	ask[bool](t, tx, `SELECT shop_jobs.cancel('job', 'cancelled')`)
+	Must(t, err)
+	Ask[uuid.UUID](t, tx, `SELECT shop_jobs.trigger('job', key => 'new', body => '1')`)
+	Ask[uuid.UUID](t, tx, `SELECT shop_jobs.trigger('job', key => 'free')`)
+	Ask[uuid.UUID](t, tx, `SELECT shop_jobs.run_in('job', '1 h', key => 'moved', on_conflict => 'replace')`)
+	Ask[bool](t, tx, `SELECT shop_jobs.cancel('job', 'cancelled')`)
 
-	ctx := bounded(t)
-	c.slotAgo(job.ID, 0)
-	if n := len(c.claim(10, false).Runs); n != 1 {
+	ctx := Bounded(t)
+	c.SlotAgo(job.ID, 0)
+	if n := len(c.Claim(10, false).Runs); n != 1 {
 		t.Errorf("%d slots claimed", n)
 	}
-	if a := c.one(c.claimReady(10)); a.RunID != free {
+	if a := c.One(c.ClaimReady(10)); a.RunID != free {
 		t.Errorf("claimed %s", a.RunID)
 	}
-	impatient := c.connect()
-	must(t, pg.Exec(ctx, impatient, `SET lock_timeout = '1ms'`))
+	impatient := c.Connect()
+	Must(t, pg.Exec(ctx, impatient, `SET lock_timeout = '1ms'`))
 	for _, sql := range []string{
 		`SELECT FROM punctual.jobs FOR UPDATE`, `SELECT FROM punctual.schedules FOR UPDATE`,
 		`SELECT FROM punctual.job_versions FOR UPDATE`, `SELECT FROM punctual.tenants FOR UPDATE`,
@@ -512,56 +449,56 @@ func TestAnOpenTransactionOfACallerHoldsUpNothing(t *testing.T) {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
-	c.edit("job", func(d *domain.Definition) { d.Priority = domain.PriorityHigh })
-	c.put(c.get("job").Definition)
-	c.pause("job")
-	_, err = c.Jobs.ResumeJob(ctx, c.tenant, "job", "")
-	must(t, err)
-	c.fitDated()
-	must(t, c.Jobs.DeleteJob(ctx, c.tenant, "job", nil, false))
-	c.fitDated()
-	must(t, tx.Commit(ctx))
-	c.claimReady(10)
-	c.wantCount(1, "runs set aside", `SELECT count(*) FROM punctual.dated WHERE key = 'new' AND lane = -32768`)
-	c.wantCount(1, "runs to come", `SELECT count(*) FROM punctual.dated WHERE key = 'moved'`)
+	c.Edit("job", func(d *domain.Definition) { d.Priority = domain.PriorityHigh })
+	c.Put(c.Get("job").Definition)
+	c.Pause("job")
+	_, err = c.Jobs.ResumeJob(ctx, c.Tenant, "job", "")
+	Must(t, err)
+	c.FitDated()
+	Must(t, c.Jobs.DeleteJob(ctx, c.Tenant, "job", nil, false))
+	c.FitDated()
+	Must(t, tx.Commit(ctx))
+	c.ClaimReady(10)
+	c.WantCount(1, "runs set aside", `SELECT count(*) FROM punctual.dated WHERE key = 'new' AND lane = -32768`)
+	c.WantCount(1, "runs to come", `SELECT count(*) FROM punctual.dated WHERE key = 'moved'`)
 }
 
 // grantsInTheZoo grants where Punctual may make no schema, and then makes runs in a session with odd defaults.
-func (c crud) grantsInTheZoo(super string) {
-	c.t.Helper()
-	ctx := c.t.Context()
-	err := c.grant("default", "shop_jobs", "test")
+func grantsInTheZoo(c Fixture, super string) {
+	c.T.Helper()
+	ctx := c.T.Context()
+	err := c.Grant("default", "shop_jobs", "test")
 	if refused, is := errors.AsType[*domain.Refusal](err); !is || refused.Code != "state" {
-		c.t.Errorf("it is no refusal: %v", err)
+		c.T.Errorf("it is no refusal: %v", err)
 	}
 	told := regexp.MustCompile("`(CREATE SCHEMA .*?)`").FindStringSubmatch(fmt.Sprint(err))
 	if told == nil {
-		c.t.Fatalf("it does not tell how to make the schema: %v", err)
+		c.T.Fatalf("it does not tell how to make the schema: %v", err)
 	}
 	admin, err := pgx.Connect(ctx, super)
-	must(c.t, err)
-	must(c.t, pg.Exec(ctx, admin, told[1]))
-	must(c.t, admin.Close(ctx))
-	must(c.t, c.grant("default", "shop_jobs", "test"))
+	Must(c.T, err)
+	Must(c.T, pg.Exec(ctx, admin, told[1]))
+	Must(c.T, admin.Close(ctx))
+	Must(c.T, c.Grant("default", "shop_jobs", "test"))
 	odd, err := pgx.Connect(ctx, c.Options.DatabaseURL)
-	must(c.t, err)
+	Must(c.T, err)
 	// The functions keep the limits of their caller, and so the test needs some that a slow machine keeps.
-	must(c.t, pg.Exec(ctx, odd, `SELECT set_config(name, '0', false) FROM unnest('{statement_timeout, lock_timeout,
+	Must(c.T, pg.Exec(ctx, odd, `SELECT set_config(name, '0', false) FROM unnest('{statement_timeout, lock_timeout,
 		idle_session_timeout, idle_in_transaction_session_timeout}'::text[]) AS name`))
-	ask[uuid.UUID](c.t, odd, `SELECT shop_jobs.run_in('job', '1 h', $1::json, headers => '{"X-A": "{{run}}"}')`,
+	Ask[uuid.UUID](c.T, odd, `SELECT shop_jobs.run_in('job', '1 h', $1::json, headers => '{"X-A": "{{run}}"}')`,
 		`["{{scheduled_for|date}}", {"a": null}]`)
-	ask[uuid.UUID](c.t, odd, `SELECT run FROM shop_jobs.run_many($1)`,
+	Ask[uuid.UUID](c.T, odd, `SELECT run FROM shop_jobs.run_many($1)`,
 		`[{"job": "job", "at": "2100-01-01T00:00:00.5Z", "not_after": "1h30m"}]`)
-	wantRefused(c.t, odd, "PU422", `SELECT shop_jobs.trigger('job', '"{{{run}}"')`)
-	must(c.t, odd.Close(ctx))
+	WantRefused(c.T, odd, "PU422", `SELECT shop_jobs.trigger('job', '"{{{run}}"')`)
+	Must(c.T, odd.Close(ctx))
 }
 
 // Two transactions with the same keys in opposite order wait for each other. Neither fails.
 func TestManyRunsInOppositeOrderDoNotDeadlock(t *testing.T) {
-	c := newCRUD(t)
-	c.create("a", never)
-	c.create("b", never)
-	role, _ := c.app()
+	c := NewFixture(t)
+	c.Create("a", Never)
+	c.Create("b", Never)
+	role, _ := c.App()
 	var given []string
 	for i := range 100 {
 		for _, job := range []string{"a", "b"} {
@@ -573,7 +510,7 @@ func TestManyRunsInOppositeOrderDoNotDeadlock(t *testing.T) {
 	back := "[" + strings.Join(given, ",") + "]"
 	done := make(chan error)
 	for _, list := range []string{forth, back} {
-		conn := c.as(role)
+		conn := c.As(role)
 		go func() {
 			var err error
 			for range 20 {
@@ -589,17 +526,17 @@ func TestManyRunsInOppositeOrderDoNotDeadlock(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	c.wantCount(200, "runs", `SELECT count(*) FROM punctual.dated`)
+	c.WantCount(200, "runs", `SELECT count(*) FROM punctual.dated`)
 }
 
 func TestAGrantIsMadeRenewedAndRevoked(t *testing.T) {
-	c := newCRUD(t)
-	c.create("job", never)
-	role, app := c.app()
-	name, ctx := c.tenantName(), t.Context()
-	must(t, c.grant(name, "shop_jobs", role)) // changes nothing
-	c.exec(`CREATE SCHEMA taken; CREATE TABLE taken.mine (); CREATE SCHEMA empty`)
-	c.newTenant("other")
+	c := NewFixture(t)
+	c.Create("job", Never)
+	role, app := c.App()
+	name, ctx := c.TenantName(), t.Context()
+	Must(t, c.Grant(name, "shop_jobs", role)) // changes nothing
+	c.Exec(`CREATE SCHEMA taken; CREATE TABLE taken.mine (); CREATE SCHEMA empty`)
+	c.NewTenant("other")
 	for _, r := range []struct{ tenant, schema, role, says string }{
 		{"nobody", "x", role, `"nobody"`},
 		{name, "x", "nobody", "CREATE ROLE"},
@@ -609,46 +546,46 @@ func TestAGrantIsMadeRenewedAndRevoked(t *testing.T) {
 		{name, "pg_catalog", role, "small letters"},
 		{"other", "shop_jobs", role, "is granted to role " + role + " for tenant default"},
 	} {
-		if err := c.grant(r.tenant, r.schema, r.role); err == nil || !strings.Contains(err.Error(), r.says) {
+		if err := c.Grant(r.tenant, r.schema, r.role); err == nil || !strings.Contains(err.Error(), r.says) {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
-	must(t, c.grant("other", "empty", role))
+	Must(t, c.Grant("other", "empty", role))
 
 	// A new release makes the functions anew.
-	c.exec(`DROP FUNCTION shop_jobs.run_at, shop_jobs.cancel;
+	c.Exec(`DROP FUNCTION shop_jobs.run_at, shop_jobs.cancel;
 		CREATE OR REPLACE FUNCTION shop_jobs.cancel(job text, key text) RETURNS boolean
 			LANGUAGE sql AS 'SELECT NULL::boolean';
 		INSERT INTO punctual.grants VALUES ('gone', 1, 'gone', now(), 'x')`)
 	if _, err := migrations.Up(ctx, c.Options.DatabaseURL); err != nil {
 		t.Fatal(err)
 	}
-	ask[uuid.UUID](t, app, `SELECT shop_jobs.run_at('job', now(), key => 'k')`)
-	if !ask[bool](t, app, `SELECT shop_jobs.cancel('job', 'k')`) {
+	Ask[uuid.UUID](t, app, `SELECT shop_jobs.run_at('job', now(), key => 'k')`)
+	if !Ask[bool](t, app, `SELECT shop_jobs.cancel('job', 'k')`) {
 		t.Error("the function was not renewed")
 	}
 
-	c.exec(`CREATE VIEW public.uses AS SELECT shop_jobs.cancel('job', 'k')`)
-	if err := c.Tenants.Revoke(ctx, name, "shop_jobs"); !errors.Is(err, ErrState) ||
+	c.Exec(`CREATE VIEW public.uses AS SELECT shop_jobs.cancel('job', 'k')`)
+	if err := c.Tenants.Revoke(ctx, name, "shop_jobs"); !errors.Is(err, store.ErrState) ||
 		!strings.Contains(err.Error(), "view") {
 		t.Errorf("a view uses it: %v", err)
 	}
-	c.exec(`DROP VIEW public.uses; CREATE TABLE shop_jobs.more ()`)
-	if err := c.Tenants.Revoke(ctx, name, "shop_jobs"); !errors.Is(err, ErrState) ||
+	c.Exec(`DROP VIEW public.uses; CREATE TABLE shop_jobs.more ()`)
+	if err := c.Tenants.Revoke(ctx, name, "shop_jobs"); !errors.Is(err, store.ErrState) ||
 		!strings.Contains(err.Error(), "more") {
 		t.Errorf("it holds a table: %v", err)
 	}
-	c.exec(`DROP TABLE shop_jobs.more`)
+	c.Exec(`DROP TABLE shop_jobs.more`)
 	for _, tenant := range []string{"other", "nobody"} {
-		if err := c.Tenants.Revoke(ctx, tenant, "shop_jobs"); !errors.Is(err, ErrNotFound) {
+		if err := c.Tenants.Revoke(ctx, tenant, "shop_jobs"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("tenant %s: %v", tenant, err)
 		}
 	}
-	must(t, c.Tenants.Revoke(ctx, name, "shop_jobs"))
-	wantRefused(t, app, "3F000", `SELECT shop_jobs.trigger('job')`)
-	must(t, c.Tenants.DeleteTenant(ctx, "other"))
-	c.wantCount(0, "schemas", `SELECT count(*) FROM pg_namespace WHERE nspname IN ('shop_jobs', 'empty')`)
-	if got := c.text(`SELECT string_agg(action || ' ' || coalesce(before, after)::text, ' ' ORDER BY at)
+	Must(t, c.Tenants.Revoke(ctx, name, "shop_jobs"))
+	WantRefused(t, app, "3F000", `SELECT shop_jobs.trigger('job')`)
+	Must(t, c.Tenants.DeleteTenant(ctx, "other"))
+	c.WantCount(0, "schemas", `SELECT count(*) FROM pg_namespace WHERE nspname IN ('shop_jobs', 'empty')`)
+	if got := c.Text(`SELECT string_agg(action || ' ' || coalesce(before, after)::text, ' ' ORDER BY at)
 		FROM punctual.audit_entries WHERE tenant = 1 AND action LIKE 'tenant.%'`); got != fmt.Sprintf(
 		`tenant.grant {"schema":"shop_jobs","role":%q} tenant.revoke {"schema":"shop_jobs","role":%[1]q}`, role) {
 		t.Errorf("the audit log says %s", got)

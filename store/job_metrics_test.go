@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"fmt"
@@ -12,27 +12,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/internal/pgtest"
+	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/store"
 	"punctual/store/days"
 	"punctual/store/jobs"
 )
 
 // measured returns a collector for the jobs of team billing.
-func (c crud) measured(most int, more ...map[string]string) *JobMetrics {
-	return NewJobMetrics(c.Store,
-		JobMetricsConfig{Selectors: append(more, map[string]string{"team": "billing"}), Max: most})
+func measured(c Fixture, most int, more ...map[string]string) *store.JobMetrics {
+	return store.NewJobMetrics(c.Store,
+		store.JobMetricsConfig{Selectors: append(more, map[string]string{"team": "billing"}), Max: most})
 }
 
 // shows returns the series of a collector, read afresh from the database.
-func (c crud) shows(m *JobMetrics) []string {
-	c.t.Helper()
-	m.mu.Lock()
-	m.read = time.Time{} // as if the last answer were too old
-	m.mu.Unlock()
+func shows(c Fixture, m *store.JobMetrics) []string {
+	c.T.Helper()
+	m.Age()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m)
 	families, err := registry.Gather()
-	must(c.t, err)
+	Must(c.T, err)
 	var series []string
 	for _, family := range families {
 		for _, metric := range family.Metric {
@@ -48,34 +48,16 @@ func (c crud) shows(m *JobMetrics) []string {
 	return series
 }
 
-func (c crud) wantSeries(m *JobMetrics, want ...string) {
-	c.t.Helper()
-	got := c.shows(m)
+func wantSeries(c Fixture, m *store.JobMetrics, want ...string) {
+	c.T.Helper()
+	got := shows(c, m)
 	for _, w := range want {
 		if without, absent := strings.CutPrefix(w, "no "); absent == slices.ContainsFunc(got, func(s string) bool {
 			return s == w || absent && strings.HasPrefix(s, without)
 		}) {
-			c.t.Errorf("want %q in %q", w, got)
+			c.T.Errorf("want %q in %q", w, got)
 		}
 	}
-}
-
-// runsOf writes n runs of a job, a millisecond apart, from the given time after midnight on. The status is an SQL
-// expression that may refer to i, the number of the run.
-func (c crud) runsOf(job uuid.UUID, n int, after time.Duration, status string) {
-	c.t.Helper()
-	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, started_at, finished_at, tenant,
-			job_version, lane, status, trigger, attempt)
-		SELECT (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || substr(md5(i::text), 1, 19))::uuid,
-			$1, at, at, at, at + interval '2 seconds', $2, 1, 5, `+status+`, 'schedule', 1
-		FROM (SELECT i, date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' + $4::interval
-				+ i * interval '1 ms' AS at
-			FROM generate_series(1, $3::int) i) s`, job, c.tenant, n, after)
-}
-
-func (c crud) midnight() time.Time {
-	c.t.Helper()
-	return value[time.Time](c, `SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'`)
 }
 
 func successAt(at time.Time, job string) string {
@@ -83,102 +65,104 @@ func successAt(at time.Time, job string) string {
 }
 
 func TestTheMetricsOfAJobAreThoseOfAllReplicas(t *testing.T) {
-	c := newClaimer(t)
-	m := c.measured(10)
-	c.create("j", never, labelled("team", "billing"))
-	c.create("other", never, labelled("team", "sales"))
-	c.create("once", delay(time.Hour), labelled("team", "billing"))
-	c.wantSeries(m, "consecutive_failures 0 default j", "metrics_left_out 0", "no last_success", "no last_duration",
+	c := NewReplica(t)
+	m := measured(c.Fixture, 10)
+	c.Create("j", Never, Labelled("team", "billing"))
+	c.Create("other", Never, Labelled("team", "sales"))
+	c.Create("once", Delay(time.Hour), Labelled("team", "billing"))
+	wantSeries(c.Fixture, m, "consecutive_failures 0 default j", "metrics_left_out 0", "no last_success", "no last_duration",
 		"no consecutive_failures 0 default o")
 
-	run := func(end ending) uuid.UUID { // as another replica would do it
-		a := c.begun("j")
-		c.finish(end(a))
+	run := func(end Ending) uuid.UUID { // as another replica would do it
+		a := c.Begun("j")
+		c.Finish(end(a))
 		return a.RunID
 	}
 	ended := func(id uuid.UUID) time.Time {
-		return value[time.Time](c.crud, `SELECT finished_at FROM punctual.runs WHERE id = $1`, id)
+		return Value[time.Time](c.Fixture, `SELECT finished_at FROM punctual.runs WHERE id = $1`, id)
 	}
-	well := run(succeeded)
-	c.wantSeries(m, "consecutive_failures 0 default j", successAt(ended(well), "j"))
-	run(failed)
-	c.wantSeries(m, "consecutive_failures 1 default j", successAt(ended(well), "j"))
-	run(buried)
-	c.wantSeries(m, "consecutive_failures 2 default j")
-	c.trigger("j") // a run in flight is neither a failure nor a success
-	a := c.one(c.claimReady(10))
-	c.wantSeries(m, "consecutive_failures 2 default j")
+	well := run(Succeeded)
+	wantSeries(c.Fixture, m, "consecutive_failures 0 default j", successAt(ended(well), "j"))
+	run(Failed)
+	wantSeries(c.Fixture, m, "consecutive_failures 1 default j", successAt(ended(well), "j"))
+	run(Buried)
+	wantSeries(c.Fixture, m, "consecutive_failures 2 default j")
+	c.Trigger("j") // a run in flight is neither a failure nor a success
+	a := c.One(c.ClaimReady(10))
+	wantSeries(c.Fixture, m, "consecutive_failures 2 default j")
 	// The collector of another replica, which has seen none of these runs, shows the same.
-	c.wantSeries(c.measured(10), c.shows(m)...)
-	c.finish(succeeded(a))
-	c.wantSeries(m, "consecutive_failures 0 default j", successAt(ended(a.RunID), "j"))
+	wantSeries(c.Fixture, measured(c.Fixture, 10), shows(c.Fixture, m)...)
+	c.Finish(Succeeded(a))
+	wantSeries(c.Fixture, m, "consecutive_failures 0 default j", successAt(ended(a.RunID), "j"))
 }
 
 func TestTheLastSuccessIsFoundBehindAnyNumberOfFailures(t *testing.T) {
 	pgtest.Exhaustive(t, "its tables are large")
-	c := newClaimer(t)
-	job := c.create("j", never, labelled("team", "billing"))
-	c.create("well", never, labelled("team", "billing"))
-	const failures = 3*furtherRuns + newestRuns + 7
-	c.runsOf(job.ID, 1, 0, `'succeeded'`)
-	c.runsOf(job.ID, failures, time.Second, `'dead'`)
-	success := successAt(c.midnight().Add(2*time.Second+time.Millisecond), "j")
-	m := c.measured(10)
+	c := NewReplica(t)
+	job := c.Create("j", Never, Labelled("team", "billing"))
+	c.Create("well", Never, Labelled("team", "billing"))
+	const failures = 3*store.FurtherRuns + store.NewestRuns + 7
+	c.RunsOf(job.ID, 1, 0, `'succeeded'`)
+	c.RunsOf(job.ID, failures, time.Second, `'dead'`)
+	success := successAt(c.Midnight().Add(2*time.Second+time.Millisecond), "j")
+	m := measured(c.Fixture, 10)
 	looks := 0
-	for ; !slices.Contains(c.shows(m), success); looks++ {
+	for ; !slices.Contains(shows(c.Fixture, m), success); looks++ {
 		if looks == 10 {
-			t.Fatalf("not found: %q", c.shows(m))
+			t.Fatalf("not found: %q", shows(c.Fixture, m))
 		}
 	}
 	if looks < 2 {
 		t.Errorf("found in %d looks: each is to read a part only", looks)
 	}
-	c.wantSeries(m, success, "consecutive_failures 100 default j", "last_duration_seconds 2 default j",
+	wantSeries(c.Fixture, m, success, "consecutive_failures 100 default j", "last_duration_seconds 2 default j",
 		"consecutive_failures 0 default well")
 
 	// The collector does not look again for a success that it knows, and further failures do not make it forget the
 	// success.
-	c.runsOf(job.ID, 3*newestRuns, time.Hour, `'dead'`)
-	c.wantSeries(m, success, success, "consecutive_failures 100 default j")
+	c.RunsOf(job.ID, 3*store.NewestRuns, time.Hour, `'dead'`)
+	wantSeries(c.Fixture, m, success, success, "consecutive_failures 100 default j")
 
 	// A success happens between two looks, followed by more failures than one look reads.
-	c.runsOf(job.ID, 1, 2*time.Hour, `'succeeded'`)
-	c.runsOf(job.ID, 3*newestRuns, 3*time.Hour, `'dead'`)
-	success = successAt(c.midnight().Add(2*time.Hour+2*time.Second+time.Millisecond), "j")
-	c.wantSeries(m, success, "consecutive_failures 100 default j")
-	c.runsOf(job.ID, 5, 4*time.Hour, `CASE WHEN i = 3 THEN 'succeeded' ELSE 'dead' END`)
-	c.wantSeries(m, successAt(c.midnight().Add(4*time.Hour+2*time.Second+3*time.Millisecond), "j"),
+	c.RunsOf(job.ID, 1, 2*time.Hour, `'succeeded'`)
+	c.RunsOf(job.ID, 3*store.NewestRuns, 3*time.Hour, `'dead'`)
+	success = successAt(c.Midnight().Add(2*time.Hour+2*time.Second+time.Millisecond), "j")
+	wantSeries(c.Fixture, m, success, "consecutive_failures 100 default j")
+	c.RunsOf(job.ID, 5, 4*time.Hour, `CASE WHEN i = 3 THEN 'succeeded' ELSE 'dead' END`)
+	wantSeries(c.Fixture, m, successAt(c.Midnight().Add(4*time.Hour+2*time.Second+3*time.Millisecond), "j"),
 		"consecutive_failures 2 default j")
 }
 
 func TestJobMetricsAreBoundedInNumberAndSaySo(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	c := openCRUD(t, Options{DatabaseURL: pgtest.DSN(t), MaxConns: 2, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	c := OpenFixture(t, store.Options{
+		DatabaseURL: pgtest.DSN(t), MaxConns: 2, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	for i := range 5 {
-		c.create(fmt.Sprint("j", i), never, func(d *domain.Definition) {
+		c.Create(fmt.Sprint("j", i), Never, func(d *domain.Definition) {
 			d.Labels = map[string]string{"team": "billing", "tier": "gold"} // matches both selectors
 		})
 	}
-	m := c.measured(3, map[string]string{"tier": "gold"})
+	m := measured(c, 3, map[string]string{"tier": "gold"})
 	for range 2 {
-		c.wantSeries(m, "metrics_left_out 2", "consecutive_failures 0 default j0", "consecutive_failures 0 default j2",
+		wantSeries(c, m, "metrics_left_out 2", "consecutive_failures 0 default j0", "consecutive_failures 0 default j2",
 			"no consecutive_failures 0 default j3")
 	}
 	if n := strings.Count(log.String(), "left_out=2"); n != 1 {
 		t.Errorf("the log says so %d times: %s", n, &log)
 	}
-	c.deleteJob("j0")
-	c.wantSeries(m, "metrics_left_out 1", "no consecutive_failures 0 default j0", "consecutive_failures 0 default j3")
-	c.wantSeries(c.measured(10), "metrics_left_out 0")
+	c.DeleteJob("j0")
+	wantSeries(c, m, "metrics_left_out 1", "no consecutive_failures 0 default j0", "consecutive_failures 0 default j3")
+	wantSeries(c, measured(c, 10), "metrics_left_out 0")
 }
 
 // Several scrapers cost as much as one. While the database is away, the collector shows no series rather than old ones.
 func TestScrapesShareALookAndNeverTellWhatIsOld(t *testing.T) {
-	c := newClaimer(t)
-	c.create("j", never, labelled("team", "billing"))
-	m := c.measured(10)
-	c.shows(m)
+	c := NewReplica(t)
+	c.Create("j", Never, Labelled("team", "billing"))
+	m := measured(c.Fixture, 10)
+	shows(c.Fixture, m)
 	before := c.DB.Callers.Stat().AcquireCount()
 	began := time.Now()
 	for range 20 {
@@ -188,11 +172,11 @@ func TestScrapesShareALookAndNeverTellWhatIsOld(t *testing.T) {
 			t.Fatalf("%d series", len(ch))
 		}
 	}
-	if n := c.DB.Callers.Stat().AcquireCount() - before; n > 0 && time.Since(began) < jobMetricsAge {
+	if n := c.DB.Callers.Stat().AcquireCount() - before; n > 0 && time.Since(began) < store.JobMetricsAge {
 		t.Errorf("%d looks", n)
 	}
 	c.Close()
-	if got := c.shows(m); got != nil {
+	if got := shows(c.Fixture, m); got != nil {
 		t.Errorf("without a database: %q", got)
 	}
 }
@@ -202,31 +186,34 @@ func TestJobMetricsAreReadByIndex(t *testing.T) {
 	for name, first := range map[string]string{"analysed or not": `SELECT`, "analysed when empty": `ANALYZE`} {
 		t.Run(name, func(t *testing.T) {
 			var job jobs.Record
-			analysedOrNot(t, func(c claimer) {
-				job = c.create("j", never, labelled("team", "billing"))
-				c.runsOf(job.ID, 20_000, 0, `'dead'`)
-				c.runsOf(job.ID, 1, time.Minute, `'succeeded'`)
-				c.runsOf(job.ID, 1000, 2*time.Minute, `'dead'`)
-				c.exec(first)
-				c.many(24_000, "other", -time.Hour)
-				c.exec(`SELECT gin_clean_pending_list('punctual.jobs_by_label')`) // as a vacuum does; the list holds at most 4 MB
-			}, func(t *testing.T, watch claimer) {
-				for _, plans := range planModes {
-					watch.wantNoScans("&plan_cache_mode="+plans, func(worker claimer) {
-						m := worker.measured(1000)
+			AnalysedOrNot(t, func(c Replica) {
+				job = c.Create("j", Never, Labelled("team", "billing"))
+				c.RunsOf(job.ID, 20_000, 0, `'dead'`)
+				c.RunsOf(job.ID, 1, time.Minute, `'succeeded'`)
+				c.RunsOf(job.ID, 1000, 2*time.Minute, `'dead'`)
+				c.Exec(first)
+				c.Many(24_000, "other", -time.Hour)
+				c.Exec(`SELECT gin_clean_pending_list('punctual.jobs_by_label')`) // as a vacuum does; the list holds at most 4 MB
+			}, func(t *testing.T, watch Replica) {
+				for _, plans := range PlanModes {
+					watch.WantNoScans("&plan_cache_mode="+plans, func(worker Replica) {
+						m := measured(worker.Fixture, 1000)
 						for range 2 {
-							worker.wantSeries(m, "consecutive_failures 100 default j", "last_duration_seconds 2 default j")
+							wantSeries(worker.Fixture, m, "consecutive_failures 100 default j", "last_duration_seconds 2 default j")
 						}
 					})
 				}
 				// Once the last success is known, the pages that a look reads are in proportion to the runs that it reads.
-				for sql, most := range map[string]int{selectNewest(days.Recent()): 4 * newestRuns, selectMeasured: 200} {
-					args := []any{[]uuid.UUID{job.ID}, []uuid.UUID{domain.FirstRunID(watch.midnight().Add(time.Minute))}, newestRuns}
-					if sql == selectMeasured {
+				for sql, most := range map[string]int{
+					store.SelectNewest(days.Recent()): 4 * store.NewestRuns, store.SelectMeasured: 200,
+				} {
+					known := domain.FirstRunID(watch.Midnight().Add(time.Minute))
+					args := []any{[]uuid.UUID{job.ID}, []uuid.UUID{known}, store.NewestRuns}
+					if sql == store.SelectMeasured {
 						args = []any{[]string{`{"team":"billing"}`}, 2000}
 					}
-					p := watch.explain(sql, args...)
-					if scans := append(p.scans("jobs"), p.scans("runs")...); p.Hit+p.Read > most || slices.Contains(scans, "Seq Scan") {
+					p := watch.Explain(sql, args...)
+					if scans := append(p.Scans("jobs"), p.Scans("runs")...); p.Hit+p.Read > most || slices.Contains(scans, "Seq Scan") {
 						t.Errorf("%d pages, read by %v, for %s", p.Hit+p.Read, scans, sql)
 					}
 				}

@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"errors"
@@ -9,36 +9,26 @@ import (
 
 	"github.com/google/uuid"
 
+	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
 
-func (c crud) jobNames(f jobs.Filter) []string {
-	c.t.Helper()
-	jobs, _, err := c.Jobs.ListJobs(c.t.Context(), c.tenant, f)
-	must(c.t, err)
-	var names []string
-	for _, j := range jobs {
-		names = append(names, j.Definition.Name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 func TestListJobsSelects(t *testing.T) {
-	c := newCRUD(t)
+	c := NewFixture(t)
 	if _, err := c.Claims.EnsureQueues(t.Context(), []string{"slow"}); err != nil {
 		t.Fatal(err)
 	}
-	c.create("a_1", labelled("team", "x"))
-	c.create("ab1", labelled("team", "y"), described("Invoices 100% done"))
-	c.create("b", func(d *domain.Definition) { d.Queue = "slow" })
-	c.pause("b")
-	c.complete(c.create("c", delay(time.Hour)).ID)
-	c.create("gone")
-	c.deleteJob("gone")
+	c.Create("a_1", Labelled("team", "x"))
+	c.Create("ab1", Labelled("team", "y"), Described("Invoices 100% done"))
+	c.Create("b", func(d *domain.Definition) { d.Queue = "slow" })
+	c.Pause("b")
+	c.Complete(c.Create("c", Delay(time.Hour)).ID)
+	c.Create("gone")
+	c.DeleteJob("gone")
 	for _, test := range []struct {
 		name   string
 		filter jobs.Filter
@@ -55,35 +45,35 @@ func TestListJobsSelects(t *testing.T) {
 		{"by part of the description in any case", jobs.Filter{Query: "iNVOICES 100%"}, []string{"ab1"}},
 		{"by part of the name", jobs.Filter{Query: "B"}, []string{"ab1", "b"}},
 	} {
-		if got := c.jobNames(test.filter); !slices.Equal(got, test.want) {
+		if got := c.JobNames(test.filter); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}
 }
 
 func TestPagesAreStableUnderInserts(t *testing.T) {
-	c := newCRUD(t)
+	c := NewFixture(t)
 	ctx := t.Context()
-	job := c.create("j0")
+	job := c.Create("j0")
 	for i := range 4 {
-		c.create(fmt.Sprintf("j%d", i+1))
+		c.Create(fmt.Sprintf("j%d", i+1))
 	}
 	for range 5 {
-		c.trigger(job.ID.String())
+		c.Trigger(job.ID.String())
 	}
 	var names []string
 	var listed []uuid.UUID
 	page := pg.Page{Limit: 2}
 	for n := 0; ; n++ {
-		jobs, next, err := c.Jobs.ListJobs(ctx, c.tenant, jobs.Filter{Page: page})
-		must(t, err)
+		jobs, next, err := c.Jobs.ListJobs(ctx, c.Tenant, jobs.Filter{Page: page})
+		Must(t, err)
 		for _, j := range jobs {
 			names = append(names, j.Definition.Name)
 		}
 		if next == "" {
 			break
 		}
-		c.create(fmt.Sprintf("new%d", n))
+		c.Create(fmt.Sprintf("new%d", n))
 		page.Cursor = next
 	}
 	if !slices.Equal(names, []string{"j4", "j3", "j2", "j1", "j0"}) {
@@ -92,15 +82,15 @@ func TestPagesAreStableUnderInserts(t *testing.T) {
 	jobCursor := page.Cursor
 	page.Cursor = ""
 	for {
-		got, next, err := c.Runs.ListRuns(ctx, c.tenant, runs.Filter{Job: "j0", Page: page})
-		must(t, err)
+		got, next, err := c.Runs.ListRuns(ctx, c.Tenant, runs.Filter{Job: "j0", Page: page})
+		Must(t, err)
 		for _, r := range got {
 			listed = append(listed, r.ID)
 		}
 		if next == "" {
 			break
 		}
-		c.trigger("j0")
+		c.Trigger("j0")
 		page.Cursor = next
 	}
 	if len(listed) != 5 || !slices.IsSortedFunc(listed, func(a, b uuid.UUID) int { return pg.CompareIDs(b, a) }) {
@@ -108,26 +98,26 @@ func TestPagesAreStableUnderInserts(t *testing.T) {
 	}
 	for _, cursor := range []string{"x", "!", "AAAA", jobCursor} {
 		var bad *pg.CursorError
-		if _, _, err := c.Runs.ListRuns(ctx, c.tenant, runs.Filter{Page: pg.Page{Cursor: cursor}}); !errors.As(err, &bad) {
+		if _, _, err := c.Runs.ListRuns(ctx, c.Tenant, runs.Filter{Page: pg.Page{Cursor: cursor}}); !errors.As(err, &bad) {
 			t.Errorf("cursor %q: %v", cursor, err)
 		}
 	}
 }
 
 func TestListRunsSelects(t *testing.T) {
-	c := newCRUD(t)
+	c := NewFixture(t)
 	ctx := t.Context()
-	a, b := c.create("a", labelled("team", "x")), c.create("b", delay(time.Hour))
-	c.pause("a")
-	first := c.slotAgo(a.ID, 3*time.Hour)
-	last := c.resumed("a").LastRun.Skipped.Last
-	c.pause("b")
-	late := c.slotAgo(b.ID, time.Hour)
-	c.resumed("b")
-	c.trigger("b")
-	gone := c.create("gone")
-	c.trigger("gone")
-	c.deleteJob("gone")
+	a, b := c.Create("a", Labelled("team", "x")), c.Create("b", Delay(time.Hour))
+	c.Pause("a")
+	first := c.SlotAgo(a.ID, 3*time.Hour)
+	last := c.Resumed("a").LastRun.Skipped.Last
+	c.Pause("b")
+	late := c.SlotAgo(b.ID, time.Hour)
+	c.Resumed("b")
+	c.Trigger("b")
+	gone := c.Create("gone")
+	c.Trigger("gone")
+	c.DeleteJob("gone")
 	yes := true
 	before, mid, inside, end := first.Add(-time.Minute), late.Add(time.Second),
 		first.Add(time.Minute), first.Add(2*time.Minute)
@@ -153,8 +143,8 @@ func TestListRunsSelects(t *testing.T) {
 		{"up to a slot, exclusive", runs.Filter{To: &late, Job: "b"}, nil},
 		{"after a skip", runs.Filter{From: &after, Job: "a"}, nil},
 	} {
-		runs, _, err := c.Runs.ListRuns(ctx, c.tenant, test.filter)
-		must(t, err)
+		runs, _, err := c.Runs.ListRuns(ctx, c.Tenant, test.filter)
+		Must(t, err)
 		var got []string
 		for _, r := range runs {
 			got = append(got, r.Job+" "+string(r.Status))
@@ -164,116 +154,116 @@ func TestListRunsSelects(t *testing.T) {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}
-	if runs, _, err := c.Runs.ListRuns(ctx, c.tenant+1, runs.Filter{}); err != nil || len(runs) > 0 {
+	if runs, _, err := c.Runs.ListRuns(ctx, c.Tenant+1, runs.Filter{}); err != nil || len(runs) > 0 {
 		t.Errorf("another tenant sees %d runs (%v)", len(runs), err)
 	}
-	if _, _, err := c.Runs.ListRuns(ctx, c.tenant, runs.Filter{Job: "nothing"}); !errors.Is(err, ErrNotFound) {
+	if _, _, err := c.Runs.ListRuns(ctx, c.Tenant, runs.Filter{Job: "nothing"}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a name that is not there: %v", err)
 	}
 }
 
 func TestGetRunListsItsAttemptsTheSuccessfulOneToo(t *testing.T) {
-	c := newCRUD(t)
+	c := NewFixture(t)
 	ctx := t.Context()
-	c.create("a")
-	run := c.trigger("a")
-	c.claimed(run)
-	c.exec(`INSERT INTO punctual.attempts (run_id, fence, number, http_status, started_at, finished_at, outcome,
+	c.Create("a")
+	run := c.Trigger("a")
+	c.Claimed(run)
+	c.Exec(`INSERT INTO punctual.attempts (run_id, fence, number, http_status, started_at, finished_at, outcome,
 			reason, error, response)
 		VALUES ($1, 1, 1, 503, now(), now(), 'failed', 'http_5xx', 'busy', 'later')`, run.ID)
-	c.exec(`UPDATE punctual.runs SET status = 'succeeded', attempt = 2, http_status = 204, finished_at = now()
+	c.Exec(`UPDATE punctual.runs SET status = 'succeeded', attempt = 2, http_status = 204, finished_at = now()
 		WHERE id = $1`, run.ID)
-	got := c.run(run.ID)
+	got := c.Run(run.ID)
 	if len(got.Attempts) != 2 {
 		t.Fatalf("%+v", got)
 	}
 	if a := got.Attempts[0]; a.Number != 1 || a.Outcome != domain.AttemptFailed || *a.HTTPStatus != 503 ||
-		orEmpty(a.Response) != "later" {
+		OrEmpty(a.Response) != "later" {
 		t.Errorf("the first is %+v", a)
 	}
 	if a := got.Attempts[1]; a.Number != 2 || a.Outcome != domain.AttemptSucceeded || *a.HTTPStatus != 204 ||
 		a.StartedAt.IsZero() {
 		t.Errorf("the second is %+v", a)
 	}
-	_, err := c.Runs.GetRun(ctx, c.tenant+1, run.ID)
-	wantError(t, err, ErrNotFound)
+	_, err := c.Runs.GetRun(ctx, c.Tenant+1, run.ID)
+	WantError(t, err, store.ErrNotFound)
 }
 
 func TestForgetCompletedJobs(t *testing.T) {
-	c := newCRUD(t)
+	c := NewFixture(t)
 	ctx := t.Context()
 	for _, name := range []string{"old", "recent", "busy"} {
-		job := c.create(name, delay(time.Hour))
-		run := c.trigger(name)
+		job := c.Create(name, Delay(time.Hour))
+		run := c.Trigger(name)
 		if name != "busy" {
-			c.exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE id = $1`, run.ID)
+			c.Exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE id = $1`, run.ID)
 		}
-		c.complete(job.ID)
+		c.Complete(job.ID)
 	}
-	c.exec(`UPDATE punctual.completions SET look_at = now() - interval '1 day'
+	c.Exec(`UPDATE punctual.completions SET look_at = now() - interval '1 day'
 		FROM punctual.jobs j WHERE j.id = ANY (job_ids) AND j.name <> 'recent'`)
 	for _, want := range []int{1, 0} {
 		if n, _, err := c.Jobs.ForgetCompletedJobs(ctx); err != nil || n != want {
 			t.Errorf("%d forgotten, %v", n, err)
 		}
 	}
-	if got := c.jobNames(jobs.Filter{}); !slices.Equal(got, []string{"busy", "recent"}) {
+	if got := c.JobNames(jobs.Filter{}); !slices.Equal(got, []string{"busy", "recent"}) {
 		t.Errorf("left are %q", got)
 	}
-	runs, _, err := c.Runs.ListRuns(ctx, c.tenant, runs.Filter{Status: domain.StatusSucceeded})
+	runs, _, err := c.Runs.ListRuns(ctx, c.Tenant, runs.Filter{Status: domain.StatusSucceeded})
 	if err != nil || len(runs) != 2 || runs[1].Job != "old" {
 		t.Errorf("its history: %+v, %v", runs, err)
 	}
 }
 
 func TestEverythingWorksInEveryExecMode(t *testing.T) {
-	eachExecMode(t, func(t *testing.T, c crud) {
+	EachExecMode(t, func(t *testing.T, c Fixture) {
 		ctx := t.Context()
 		now := time.Now()
 		if _, err := c.Claims.EnsureQueues(ctx, []string{"q"}); err != nil {
 			t.Fatal(err)
 		}
-		job := c.create("a", forbid, labelled("x", "y"))
-		c.slotAgo(job.ID, time.Second)
-		c.edit("a", every(2*time.Hour))
-		c.put(definition("a", delay(time.Hour)))
-		if _, err := c.Jobs.PauseJob(ctx, c.tenant, "a", "note", &now); err != nil {
+		job := c.Create("a", Forbid, Labelled("x", "y"))
+		c.SlotAgo(job.ID, time.Second)
+		c.Edit("a", Every(2*time.Hour))
+		c.Put(Definition("a", Delay(time.Hour)))
+		if _, err := c.Jobs.PauseJob(ctx, c.Tenant, "a", "note", &now); err != nil {
 			t.Error(err)
 		}
-		c.slotAgo(job.ID, 50*time.Hour)
-		if n := c.resumeDue(); n != 1 {
+		c.SlotAgo(job.ID, 50*time.Hour)
+		if n := c.ResumeDue(); n != 1 {
 			t.Errorf("%d resumed", n)
 		}
-		if _, err := c.createMany(jobs.ConflictReplace,
-			definition("b"), definition("a", every(time.Hour)), definition("n", never)); err != nil {
+		if _, err := c.CreateMany(jobs.ConflictReplace,
+			Definition("b"), Definition("a", Every(time.Hour)), Definition("n", Never)); err != nil {
 			t.Error(err)
 		}
-		_, _, err := c.Idempotent(ctx, c.tenant, Idempotency{Key: "k"}, func(w Writer) (Answer, error) {
+		_, _, err := c.Idempotent(ctx, c.Tenant, store.Idempotency{Key: "k"}, func(w store.Writer) (store.Answer, error) {
 			_, err := w.TriggerJob(ctx, "b", jobs.TriggerRequest{Body: []byte(`{}`), Headers: map[string]string{"a": "b"}})
-			return Answer{Status: 202, Body: []byte(`{}`)}, err
+			return store.Answer{Status: 202, Body: []byte(`{}`)}, err
 		})
 		if err != nil {
 			t.Error(err)
 		}
-		if _, replayed, err := c.Idempotent(ctx, c.tenant, Idempotency{Key: "k"}, nil); err != nil || !replayed {
+		if _, replayed, err := c.Idempotent(ctx, c.Tenant, store.Idempotency{Key: "k"}, nil); err != nil || !replayed {
 			t.Error(err)
 		}
 		yes := false
-		runs, _, err := c.Runs.ListRuns(ctx, c.tenant, runs.Filter{
+		runs, _, err := c.Runs.ListRuns(ctx, c.Tenant, runs.Filter{
 			Status: domain.StatusPending, Trigger: domain.TriggerManual, Late: &yes, JobID: nil, Job: "b",
 			From: &time.Time{}, To: new(now.Add(time.Hour)),
 		})
 		if err != nil || len(runs) != 1 {
 			t.Errorf("%d runs, %v", len(runs), err)
 		}
-		if _, err := c.Runs.GetRun(ctx, c.tenant, runs[0].ID); err != nil {
+		if _, err := c.Runs.GetRun(ctx, c.Tenant, runs[0].ID); err != nil {
 			t.Error(err)
 		}
-		c.jobNames(jobs.Filter{
+		c.JobNames(jobs.Filter{
 			State: domain.JobActive, Queue: "default", Labels: map[string]string{"x": "y"}, NamePrefix: "a", Query: "a",
 			Page: pg.Page{Limit: 1},
 		})
-		if err := c.Jobs.DeleteJob(ctx, c.tenant, "a", nil, false); err != nil {
+		if err := c.Jobs.DeleteJob(ctx, c.Tenant, "a", nil, false); err != nil {
 			t.Error(err)
 		}
 		if _, _, err := c.Jobs.ForgetCompletedJobs(ctx); err != nil {

@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"context"
@@ -10,9 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/internal/pgtest"
+	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/forecast"
+	"punctual/store"
 	"punctual/store/days"
 	"punctual/store/history"
 	"punctual/store/jobs"
@@ -48,12 +50,12 @@ func TestLocksDoNotGrowWithTheDaysThatAreKept(t *testing.T) {
 func locksOver(t *testing.T, kept int) map[string]int {
 	t.Helper()
 	dsn := pgtest.Clone(t)
-	c := openClaimer(t, dsn)
+	c := OpenReplica(t, dsn)
 	for day := 2; day < kept-7; day++ {
-		c.exec(`SELECT punctual.create_partitions(d, d) FROM (SELECT (now() AT TIME ZONE 'UTC')::date - $1::int) d(d)`, day)
+		c.Exec(`SELECT punctual.create_partitions(d, d) FROM (SELECT (now() AT TIME ZONE 'UTC')::date - $1::int) d(d)`, day)
 	}
-	daily := c.create("daily", every(24*time.Hour))
-	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, status,
+	daily := c.Create("daily", Every(24*time.Hour))
+	c.Exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, status,
 			trigger)
 		SELECT (left(punctual.partition_bound(d::date)::text, 14) || '8' || substr(gen_random_uuid()::text, 16))::uuid,
 			$1, d, d, d, 1, 1, 5, 'succeeded', 'schedule'
@@ -61,7 +63,7 @@ func locksOver(t *testing.T, kept int) map[string]int {
 		daily.ID, kept)
 	c.Close()
 	meter, through := pgtest.NewLockMeter(t, pgtest.TCP(t, pgtest.Server(t), dsn))
-	w := busy{claimer: asClaimer(openCRUD(t, Options{
+	w := busy{Replica: AsReplica(OpenFixture(t, store.Options{
 		DatabaseURL: through, MaxConns: 2, Retention: 365 * 24 * time.Hour, Master: pgtest.Master(t),
 	})), kept: kept, locks: map[string]int{}, meter: meter}
 	w.read()
@@ -73,7 +75,7 @@ func locksOver(t *testing.T, kept int) map[string]int {
 
 // busy counts the locks of the work that it does.
 type busy struct {
-	claimer
+	Replica
 	kept  int // days
 	meter *pgtest.LockMeter
 	locks map[string]int
@@ -81,30 +83,30 @@ type busy struct {
 
 // counts does a piece of work, and remembers the most locks that it held at once.
 func (b busy) counts(what string, work func() error) {
-	b.t.Helper()
+	b.T.Helper()
 	b.meter.Most()
 	if err := work(); err != nil {
-		b.t.Errorf("%s: %v", what, err)
+		b.T.Errorf("%s: %v", what, err)
 	}
 	n, statements := b.meter.Most()
 	if n > 350 && b.locks[what] <= 350 {
-		b.t.Logf("%s: %d locks by\n%s", what, n, statements)
+		b.T.Logf("%s: %d locks by\n%s", what, n, statements)
 	}
 	b.locks[what] = max(b.locks[what], n)
 }
 
 // read reads what the API shows.
 func (b busy) read() {
-	ctx, yes := b.t.Context(), true
+	ctx, yes := b.T.Context(), true
 	b.counts("a target's call", func() error {
-		a := b.accepted("async")
-		b.mustBeat(a, `{"at": 1}`)
+		a := b.Accepted("async")
+		b.MustBeat(a, `{"at": 1}`)
 		_, err := b.Runs.CompleteRun(ctx, a.RunID, a.RunToken, nil)
 		return err
 	})
-	job := b.create("new")
-	rare := b.create("rare")
-	now := b.now()
+	job := b.Create("new")
+	rare := b.Create("rare")
+	now := b.Clock()
 	past, since := now.Add(-20*24*time.Hour), now.Add(-28*24*time.Hour)
 	for what, f := range map[string]runs.Filter{
 		"all": {}, "full": {Page: pg.Page{Limit: 500}}, "dead": {Status: domain.StatusDead},
@@ -118,11 +120,11 @@ func (b busy) read() {
 	}
 	page, next, err := b.Runs.ListRuns(ctx, 1, runs.Filter{JobID: &job.ID})
 	if (next != "") != (b.kept > runs.MostDays) || len(page) > 0 || err != nil {
-		b.t.Errorf("with %d days a page of a job without runs has %d and goes on at %q, %v", b.kept, len(page), next, err)
+		b.T.Errorf("with %d days a page of a job without runs has %d and goes on at %q, %v", b.kept, len(page), next, err)
 	}
 	_, next, err = b.Runs.ListRuns(ctx, 1, runs.Filter{JobID: &job.ID, Page: pg.Page{Cursor: next}})
 	if next != "" || err != nil {
-		b.t.Errorf("its next page goes on at %q, %v", next, err)
+		b.T.Errorf("its next page goes on at %q, %v", next, err)
 	}
 	for what, f := range map[string]jobs.Filter{
 		"all": {}, "with recent runs": {Recent: 20}, "completed": {State: domain.JobCompleted},
@@ -154,7 +156,7 @@ func (b busy) read() {
 		return err
 	})
 	b.counts("metrics", func() error {
-		collect(Collector{b.Store, func() map[int32]scheduler.Punctual { return nil }})
+		collect(store.Collector{b.Store, func() map[int32]scheduler.Punctual { return nil }})
 		return nil
 	})
 }
@@ -168,32 +170,32 @@ func collect(c prometheus.Collector) {
 
 // write does what callers ask for.
 func (b busy) write() {
-	ctx := b.t.Context()
-	b.counts("a new job", func() error { b.create("written", every(24*time.Hour)); return nil })
-	b.counts("a trigger", func() error { b.trigger("written"); return nil })
-	b.counts("an edit", func() error { b.edit("written", described("x")); return nil })
-	b.counts("a pause", func() error { b.pause("written"); return nil })
-	b.counts("a resume", func() error { b.resumed("written"); return nil })
-	b.counts("a cancel", func() error { b.cancel(b.trigger("written").ID); return nil })
-	b.counts("a deletion", func() error { b.deleteJob("written"); return nil })
-	b.create("dying")
-	dead := b.die("dying", 3)
+	ctx := b.T.Context()
+	b.counts("a new job", func() error { b.Create("written", Every(24*time.Hour)); return nil })
+	b.counts("a trigger", func() error { b.Trigger("written"); return nil })
+	b.counts("an edit", func() error { b.Edit("written", Described("x")); return nil })
+	b.counts("a pause", func() error { b.Pause("written"); return nil })
+	b.counts("a resume", func() error { b.Resumed("written"); return nil })
+	b.counts("a cancel", func() error { b.Cancel(b.Trigger("written").ID); return nil })
+	b.counts("a deletion", func() error { b.DeleteJob("written"); return nil })
+	b.Create("dying")
+	dead := b.Die("dying", 3)
 	b.counts("overview", func() error { _, err := b.Overview.Overview(ctx, 1); return err })
 	b.counts("failing jobs", func() error { _, err := b.Overview.FailingJobs(ctx, 1); return err })
 	b.counts("overdue jobs", func() error { _, err := b.Overview.OverdueJobs(ctx, 1); return err })
-	b.counts("a replay", func() error { b.replay(dead[0]); return nil })
+	b.counts("a replay", func() error { b.Replay(dead[0]); return nil })
 	b.counts("an operation", func() error {
-		b.start(letters.BulkRequest{Kind: letters.OperationReplay})
-		b.nextBatch()
+		b.Start(letters.BulkRequest{Kind: letters.OperationReplay})
+		b.NextBatch()
 		return nil
 	})
 	b.counts("a backfill", func() error {
-		from := b.now().Add(-20 * 24 * time.Hour)
-		r := letters.BackfillRequest{Job: "daily", From: from, To: b.now(), Rerun: true}
-		_, err := b.Letters.CountBackfill(ctx, b.plan(letters.BackfillRequest{Job: "daily", From: from, To: b.now()}))
-		b.backfill(r)
+		from := b.Clock().Add(-20 * 24 * time.Hour)
+		r := letters.BackfillRequest{Job: "daily", From: from, To: b.Clock(), Rerun: true}
+		_, err := b.Letters.CountBackfill(ctx, b.Plan(letters.BackfillRequest{Job: "daily", From: from, To: b.Clock()}))
+		b.Backfill(r)
 		for range 4 {
-			b.nextBatch()
+			b.NextBatch()
 		}
 		return err
 	})
@@ -201,64 +203,64 @@ func (b busy) write() {
 
 // dispatch does what the loops do.
 func (b busy) dispatch() {
-	ctx := b.t.Context()
-	b.many(30, "due", 0)
-	b.create("gated", every(time.Minute), overlapping(domain.PolicyForbid))
-	b.trigger("gated")
+	ctx := b.T.Context()
+	b.Many(30, "due", 0)
+	b.Create("gated", Every(time.Minute), Overlapping(domain.PolicyForbid))
+	b.Trigger("gated")
 	var outcomes []domain.Outcome
 	b.counts("a claim", func() error {
-		for _, batch := range []domain.Batch{b.claim(10, false), b.claim(10, true)} {
+		for _, batch := range []domain.Batch{b.Claim(10, false), b.Claim(10, true)} {
 			for i, a := range batch.Runs {
 				if i == 0 {
-					outcomes = append(outcomes, failed(a))
+					outcomes = append(outcomes, Failed(a))
 				} else {
-					outcomes = append(outcomes, succeeded(a))
+					outcomes = append(outcomes, Succeeded(a))
 				}
 			}
 		}
 		return nil
 	})
 	b.counts("a claim of what waits", func() error {
-		for _, a := range b.claimReady(10).Runs {
-			outcomes = append(outcomes, succeeded(a))
+		for _, a := range b.ClaimReady(10).Runs {
+			outcomes = append(outcomes, Succeeded(a))
 		}
 		return nil
 	})
-	b.counts("a finish of one", func() error { b.finish(outcomes[1]); return nil })
-	b.counts("a finish", func() error { b.finish(outcomes...); return nil })
-	b.counts("a claim of ordered work", func() error { b.claimWaiting(domain.WorkOrdered, 10); return nil })
+	b.counts("a finish of one", func() error { b.Finish(outcomes[1]); return nil })
+	b.counts("a finish", func() error { b.Finish(outcomes...); return nil })
+	b.counts("a claim of ordered work", func() error { b.ClaimWaiting(domain.WorkOrdered, 10); return nil })
 	b.counts("what is due next", func() error {
-		_, err := b.Claims.NextDue(ctx, scheduler.LookInto{{b.queue}, {b.queue}, {b.queue}, {b.queue}}, false)
+		_, err := b.Claims.NextDue(ctx, scheduler.LookInto{{b.Queue}, {b.Queue}, {b.Queue}, {b.Queue}}, false)
 		return err
 	})
-	b.counts("a heartbeat", func() error { _, err := b.Claims.Renew(ctx, b.replica, scheduler.Condition{}); return err })
-	b.claim(10, false)
-	b.lose(b.replica)
-	b.counts("a recovery", func() error { b.recover(); return nil })
+	b.counts("a heartbeat", func() error { _, err := b.Claims.Renew(ctx, b.ReplicaID, scheduler.Condition{}); return err })
+	b.Claim(10, false)
+	b.Lose(b.ReplicaID)
+	b.counts("a recovery", func() error { b.Recover(); return nil })
 }
 
 // tidy does the chores.
 func (b busy) tidy() {
-	ctx := b.t.Context()
+	ctx := b.T.Context()
 	for _, chore := range b.Chores() {
 		b.counts("chore: "+chore.Name, func() error { _, _, err := chore.Batch(ctx); return err })
 	}
-	m := b.measured(100, map[string]string{})
+	m := measured(b.Fixture, 100, map[string]string{})
 	b.counts("metrics of jobs", func() error { collect(m); return nil })
 	b.counts("verify", func() error {
-		_, err := b.History.Verify(ctx, history.VerifyOptions{From: b.now().Add(-3 * 24 * time.Hour), To: b.now()})
+		_, err := b.History.Verify(ctx, history.VerifyOptions{From: b.Clock().Add(-3 * 24 * time.Hour), To: b.Clock()})
 		return err
 	})
 	for kind, chore := range map[string]func(context.Context) (int, bool, error){
 		"completed jobs": b.Jobs.ForgetCompletedJobs, "deleted jobs": b.Jobs.PurgeJobs, "versions": b.Jobs.ForgetVersions,
 	} {
-		b.exec(`UPDATE punctual.jobs SET deleted_at = now() - interval '2 years' WHERE state = 'deleted'`)
+		b.Exec(`UPDATE punctual.jobs SET deleted_at = now() - interval '2 years' WHERE state = 'deleted'`)
 		b.counts("forgetting "+kind, func() error { _, _, err := chore(ctx); return err })
 	}
 	b.counts("making days", func() error {
 		var slots []time.Time
 		for day := range 20 {
-			slots = append(slots, b.now().AddDate(-2, 0, day))
+			slots = append(slots, b.Clock().AddDate(-2, 0, day))
 		}
 		return b.Days.EnsureFor(ctx, b.DB.Chores, slots)
 	})

@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"errors"
@@ -14,9 +14,11 @@ import (
 
 	"github.com/google/uuid"
 
+	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
+	"punctual/store"
 	"punctual/store/freeze"
 	"punctual/store/jobs"
 	"punctual/store/runs"
@@ -44,8 +46,8 @@ var modelJobs = []modelJob{
 
 func (j modelJob) define(d *domain.Definition) {
 	hours := func(n int) domain.Duration { return domain.DurationOf(time.Duration(n) * time.Hour) }
-	rarely(d)
-	tolerating(1000 * time.Hour)(d)
+	Rarely(d)
+	Tolerating(1000 * time.Hour)(d)
 	if d.ConcurrencyPolicy = j.policy; j.expires > 0 {
 		d.ExpiresAfter = hours(j.expires)
 	}
@@ -63,7 +65,7 @@ func (j modelJob) define(d *domain.Definition) {
 
 // lived is a store and its model. The same events happen to both.
 type lived struct {
-	claimer
+	Replica
 	model    model
 	jobs     []jobs.Record
 	replicas []uuid.UUID
@@ -89,17 +91,17 @@ type sending struct {
 }
 
 func (l *lived) begin() {
-	l.exec(`TRUNCATE punctual.changes, punctual.runs, punctual.run_data, punctual.attempts, punctual.ready, punctual.claims,
+	l.Exec(`TRUNCATE punctual.changes, punctual.runs, punctual.run_data, punctual.attempts, punctual.ready, punctual.claims,
 		punctual.cancels, punctual.dead_letters, punctual.jobs CASCADE`)
-	l.exec(`DELETE FROM punctual.replicas`)
-	l.unfreeze(l.tenant)
-	l.unfreeze(freeze.Deployment)
+	l.Exec(`DELETE FROM punctual.replicas`)
+	l.Unfreeze(l.Tenant)
+	l.Unfreeze(freeze.Deployment)
 	*l = lived{
-		claimer: l.claimer, model: model{jobs: slices.Clone(modelJobs)}, began: l.now().Truncate(time.Second),
+		Replica: l.Replica, model: model{jobs: slices.Clone(modelJobs)}, began: l.Clock().Truncate(time.Second),
 		fences: map[uuid.UUID][]int64{}, highest: map[uuid.UUID]int64{},
 	}
 	for i, j := range modelJobs {
-		l.jobs = append(l.jobs, l.create(fmt.Sprintf("job%d-%s", i, j.policy), j.define))
+		l.jobs = append(l.jobs, l.Create(fmt.Sprintf("job%d-%s", i, j.policy), j.define))
 		l.call(l.jobs[i].ID, l.jobs[i].Definition.Name)
 	}
 	for range 3 {
@@ -109,7 +111,7 @@ func (l *lived) begin() {
 
 // join registers a replica.
 func (l *lived) join() uuid.UUID {
-	id := asClaimer(l.crud).replica
+	id := AsReplica(l.Fixture).ReplicaID
 	l.call(id, fmt.Sprintf("replica%d", len(l.names)/2))
 	return id
 }
@@ -128,7 +130,7 @@ func (l *lived) do(e modelEvent) string {
 	l.model = after
 	for _, r := range after.runs {
 		if r.parked { // a claim that finds it at its gate again puts it off at random
-			l.exec(`UPDATE punctual.ready SET due_at = now() + $2::interval WHERE run_id = $1 AND at_gate`,
+			l.Exec(`UPDATE punctual.ready SET due_at = now() + $2::interval WHERE run_id = $1 AND at_gate`,
 				r.id, time.Duration(r.ready-after.now)*time.Hour)
 		}
 		if before.run(r.id) == nil {
@@ -188,7 +190,7 @@ func refusalOf(err error) string {
 		return ""
 	case late:
 		return errSuperseded.Error()
-	case errors.Is(err, ErrState), errors.Is(err, ErrNotFound):
+	case errors.Is(err, store.ErrState), errors.Is(err, store.ErrNotFound):
 		return errBadState.Error()
 	}
 	return err.Error()
@@ -196,38 +198,38 @@ func refusalOf(err error) string {
 
 // happens lets an event happen to the store, and adds to it what only the store knows: the ids of new runs.
 func (l *lived) happens(e *modelEvent) error {
-	ctx := l.t.Context()
+	ctx := l.T.Context()
 	var run runs.Run
 	var err error
 	switch e.do {
 	case "pass":
 		l.pass(time.Duration(e.hours) * time.Hour)
 	case "freeze":
-		whose := map[string]int32{"tenant": l.tenant, "deployment": freeze.Deployment}
+		whose := map[string]int32{"tenant": l.Tenant, "deployment": freeze.Deployment}
 		if of, is := whose[e.with]; is {
 			_, err = l.Freezes.Freeze(ctx, of, "")
 		} else {
 			_, err = l.Freezes.Unfreeze(ctx, whose[l.model.frozen], "")
 		}
 	case "pause":
-		_, err = l.Jobs.PauseJob(ctx, l.tenant, l.jobs[e.job].ID.String(), "", nil)
+		_, err = l.Jobs.PauseJob(ctx, l.Tenant, l.jobs[e.job].ID.String(), "", nil)
 	case "resume":
-		_, err = l.Jobs.ResumeJob(ctx, l.tenant, l.jobs[e.job].ID.String(), "")
+		_, err = l.Jobs.ResumeJob(ctx, l.Tenant, l.jobs[e.job].ID.String(), "")
 	case "slot":
 		l.fire(e)
 	case "trigger":
-		run, err = l.For(l.tenant).TriggerJob(ctx, l.jobs[e.job].ID.String(), jobs.TriggerRequest{})
+		run, err = l.For(l.Tenant).TriggerJob(ctx, l.jobs[e.job].ID.String(), jobs.TriggerRequest{})
 		e.run = run.ID
 	case "rerun":
-		run, err = l.For(l.tenant).RerunRun(ctx, e.of, jobs.RerunRequest{})
+		run, err = l.For(l.Tenant).RerunRun(ctx, e.of, jobs.RerunRequest{})
 		e.run = run.ID
 	case "replay":
-		run, err = l.For(l.tenant).ReplayDeadLetter(ctx, e.of, "")
+		run, err = l.For(l.Tenant).ReplayDeadLetter(ctx, e.of, "")
 		e.run = run.ID
 	case "claim":
-		l.take(l.at(e.replica).claimWaiting(domain.WorkReady, 100))
+		l.take(l.at(e.replica).ClaimWaiting(domain.WorkReady, 100))
 	case "claim ordered":
-		l.take(l.at(e.replica).claimWaiting(domain.WorkOrdered, 100))
+		l.take(l.at(e.replica).ClaimWaiting(domain.WorkOrdered, 100))
 	case "answer":
 		return l.answer(e)
 	case "beat", "complete", "report", "report final":
@@ -241,20 +243,20 @@ func (l *lived) happens(e *modelEvent) error {
 			_, err = l.Runs.FailRun(ctx, e.run, token, "it is broken", e.do == "report")
 		}
 	case "listen":
-		l.exec(`UPDATE punctual.deployment SET back_at = '-infinity'`)
-		l.exec(`UPDATE punctual.replicas SET renewed_at = now()`)
-		l.listen()
+		l.Exec(`UPDATE punctual.deployment SET back_at = '-infinity'`)
+		l.Exec(`UPDATE punctual.replicas SET renewed_at = now()`)
+		l.Listen()
 	case "take over":
 		l.takeOver(e.replica)
 	case "cancel":
-		_, err = l.Runs.CancelRun(ctx, l.tenant, e.run)
+		_, err = l.Runs.CancelRun(ctx, l.Tenant, e.run)
 	}
 	return err
 }
 
-func (l *lived) at(replica int) claimer {
-	c := l.claimer
-	c.replica = l.replicas[replica]
+func (l *lived) at(replica int) Replica {
+	c := l.Replica
+	c.ReplicaID = l.replicas[replica]
 	return c
 }
 
@@ -263,12 +265,12 @@ func (l *lived) fire(e *modelEvent) {
 	l.slots++
 	job, slot := l.jobs[e.job].ID, l.began.Add(time.Duration(l.slots-600)*time.Second)
 	const set = `UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $3 WHERE job_id = $1`
-	l.exec(set, job, slot, time.Now())
-	l.take(l.at(e.replica).claim(10, false))
+	l.Exec(set, job, slot, time.Now())
+	l.take(l.at(e.replica).Claim(10, false))
 	far := l.began.Add(5000 * time.Hour)
-	l.exec(set, job, far, far)
+	l.Exec(set, job, far, far)
 	e.run = domain.SlotRunID(job, slot)
-	for _, id := range column[uuid.UUID](l.crud, `
+	for _, id := range Column[uuid.UUID](l.Fixture, `
 		SELECT id FROM punctual.runs WHERE job_id = $1 AND skipped_first = $2`, job, slot) {
 		e.of = id
 	}
@@ -307,7 +309,7 @@ func (l *lived) answer(e *modelEvent) error {
 	} else {
 		s = l.over[slices.IndexFunc(l.over, is)]
 	}
-	late, err := l.Claims.Finish(l.t.Context(), []domain.Outcome{s.outcome}, released)
+	late, err := l.Claims.Finish(l.T.Context(), []domain.Outcome{s.outcome}, released)
 	if late > 0 {
 		return errSuperseded
 	}
@@ -315,7 +317,7 @@ func (l *lived) answer(e *modelEvent) error {
 }
 
 func (l *lived) outcome(s *sending, with string) domain.Outcome {
-	now, result := l.now(), wire.Result{Sent: true}
+	now, result := l.Clock(), wire.Result{Sent: true}
 	switch with {
 	case "given back":
 		return domain.Outcome{Assignment: s.Assignment, Verdict: domain.GiveBack, FinishedAt: now}
@@ -357,13 +359,13 @@ func (l *lived) token(e *modelEvent) string {
 // takeOver lets a replica stand still until another one ends its claims. A new replica comes in its place.
 func (l *lived) takeOver(replica int) {
 	watcher := l.at((replica + 1) % len(l.replicas))
-	lost := slices.DeleteFunc(watcher.renewed().Others, func(h scheduler.Heartbeat) bool {
+	lost := slices.DeleteFunc(watcher.Renewed().Others, func(h scheduler.Heartbeat) bool {
 		return h.Replica != l.replicas[replica]
 	})
 	for n := 1; n > 0; {
 		var err error
-		n, err = l.Claims.Recover(l.t.Context(), lost)
-		must(l.t, err)
+		n, err = l.Claims.Recover(l.T.Context(), lost)
+		Must(l.T, err)
 	}
 	l.replicas[replica] = l.join()
 }
@@ -371,8 +373,8 @@ func (l *lived) takeOver(replica int) {
 // pass lets whole hours pass: it moves what is to come into the past. The time that the test itself takes is a part of
 // an hour, so what is due in an hour is due once an hour has passed, and not before.
 func (l *lived) pass(by time.Duration) {
-	l.exec(`UPDATE punctual.ready SET due_at = due_at - $1::interval`, by)
-	l.exec(`UPDATE punctual.runs
+	l.Exec(`UPDATE punctual.ready SET due_at = due_at - $1::interval`, by)
+	l.Exec(`UPDATE punctual.runs
 		SET due_at = due_at - $1::interval, started_at = started_at - $1::interval,
 			accepted_at = accepted_at - $1::interval, next_attempt_at = next_attempt_at - $1::interval
 		WHERE finished_at IS NULL`, by)
@@ -383,7 +385,7 @@ func (l *lived) pass(by time.Duration) {
 
 // stored describes the runs and gates of the store.
 func (l *lived) stored() []string {
-	return column[string](l.crud, `
+	return Column[string](l.Fixture, `
 		SELECT concat_ws(' ', r.id, r.trigger, r.status, r.reason, 'attempt ' || r.attempt, 'fence ' || r.fence,
 			CASE WHEN r.status <> 'running' THEN NULL WHEN r.accepted_at IS NOT NULL THEN 'accepted'
 				ELSE 'at ' || r.replica END,
@@ -490,7 +492,7 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 		called := slices.DeleteFunc(slices.Concat(l.over, l.held), func(s *sending) bool { return s.RunToken == "" })
 		if len(called) > 0 {
 			s := called[len(called)-1-random.IntN(min(6, len(called)))]
-			e.do, e.run, e.claim = pick(random, "beat", "beat", "complete", "report", "report final"), s.RunID, s.claim
+			e.do, e.run, e.claim = Pick(random, "beat", "beat", "complete", "report", "report final"), s.RunID, s.claim
 		}
 	case n < 83:
 		e.do, e.hours = "pass", 1+random.IntN(2)
@@ -505,15 +507,15 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 			e.replica = again.replica
 		}
 	case n < 92:
-		e.do, e.run = "cancel", run(pick(random, alive, alive, final))
+		e.do, e.run = "cancel", run(Pick(random, alive, alive, final))
 	case n < 93:
-		e.do, e.of = "rerun", run(pick(random, alive, final, final))
+		e.do, e.of = "rerun", run(Pick(random, alive, final, final))
 	case n < 97:
 		e.do, e.of = "replay", run(func(r modelRun) bool { return r.letter != "" })
 	case l.model.frozen != "":
 		e.do = "freeze" // nothing
 	case n < 98:
-		e.do, e.with = "freeze", pick(random, "tenant", "deployment")
+		e.do, e.with = "freeze", Pick(random, "tenant", "deployment")
 	case l.model.jobs[e.job].paused:
 		e.do = "resume"
 	default:
@@ -534,13 +536,13 @@ func (l *lived) answerOf(s *sending, random *rand.Rand) modelEvent {
 	r := l.model.run(s.RunID)
 	switch async := l.model.jobs[r.job].async; {
 	case s.expired:
-		e.with = pick(random, "expired", "expired", "given back")
+		e.with = Pick(random, "expired", "expired", "given back")
 	case r.claims == s.claim && r.asked() && random.IntN(2) == 0:
 		e.with = "cancelled"
 	case async && random.IntN(2) == 0:
 		e.with = "202"
 	default:
-		e.with = pick(random, "200", "200", "202", "500", "500", "500", "500", "503", "410", "timeout", "connect",
+		e.with = Pick(random, "200", "200", "202", "500", "500", "500", "500", "503", "410", "timeout", "connect",
 			"connect", "interrupted", "given back")
 	}
 	return e
@@ -566,7 +568,7 @@ func (l *lived) rest() string {
 			}
 		}
 		if !slices.ContainsFunc(l.model.runs, func(r modelRun) bool { return !r.status.Final() }) && len(l.held) == 0 {
-			l.nothingLeft()
+			l.NothingLeft()
 			return ""
 		}
 		if events = nil; len(l.held) == 0 {
@@ -615,15 +617,15 @@ func TestARunsLifeIsThatOfItsModel(t *testing.T) {
 	}
 	for n := range uint64(seeds) {
 		t.Run(fmt.Sprint(seed+n), func(t *testing.T) {
-			l := &lived{claimer: newClaimer(t)}
-			l.keepChanges(time.Hour)
+			l := &lived{Replica: NewReplica(t)}
+			l.KeepChanges(time.Hour)
 			steps := make([]int, length)
 			for i := range steps {
 				steps[i] = i
 			}
 			diff, played := l.play(seed+n, steps)
 			if diff == "" {
-				l.wantRecorded()
+				l.WantRecorded()
 				t.Log(strings.NewReplacer(l.names...).Replace(strings.Join(append(l.log, l.stored()...), "\n")))
 				return
 			}

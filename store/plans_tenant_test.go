@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/internal/pgtest"
+	. "punctual/internal/storetest"
 	"punctual/scheduler/forecast"
 	"punctual/store/audit"
 	"punctual/store/jobs"
@@ -23,21 +24,21 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 	pgtest.Exhaustive(t, "its tables are large")
 	t.Parallel()
 	dsn := pgtest.Clone(t)
-	c := openClaimer(t, dsn)
-	c.grow()
-	c.exec(`UPDATE punctual.jobs SET labels = jsonb_build_object('n', name)`)
-	c.exec(`INSERT INTO punctual.audit_log (id, resource_id, job_id, at, tenant, action, actor_kind, name)
+	c := OpenReplica(t, dsn)
+	c.Grow()
+	c.Exec(`UPDATE punctual.jobs SET labels = jsonb_build_object('n', name)`)
+	c.Exec(`INSERT INTO punctual.audit_log (id, resource_id, job_id, at, tenant, action, actor_kind, name)
 		SELECT gen_random_uuid(), id, id, now(), tenant, 'job.create', 'system', name FROM punctual.jobs`)
-	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
+	c.Exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
 			attempts)
 		SELECT id, job_id, tenant, 'x', 1, now(), 'manual', 1 FROM punctual.runs`)
-	c.create("reminder", never)
-	c.pend("reminder", 5000, time.Hour, time.Hour)
-	dated := uuid.MustParse(c.text(`SELECT run_id FROM punctual.dated LIMIT 1`))
+	c.Create("reminder", Never)
+	c.Pend("reminder", 5000, time.Hour, time.Hour)
+	dated := uuid.MustParse(c.Text(`SELECT run_id FROM punctual.dated LIMIT 1`))
 	few := c
-	few.tenant = c.theirs("few")
-	few.create("often", every(time.Minute))
-	c.exec(`ANALYZE`)
+	few.Tenant = c.Theirs("few")
+	few.Create("often", Every(time.Minute))
+	c.Exec(`ANALYZE`)
 	var name string
 	var job, run uuid.UUID
 	if err := c.DB.Callers.QueryRow(t.Context(), `SELECT j.name, j.id, r.id
@@ -46,10 +47,10 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	watch := openClaimer(t, dsn)
+	watch := OpenReplica(t, dsn)
 	ctx := t.Context()
 	page := pg.Page{Limit: 20}
-	watch.wantNoScans("", func(reader claimer) {
+	watch.WantNoScans("", func(reader Replica) {
 		for what, read := range map[string]func() (int, error){
 			"jobs": func() (int, error) { return listed(reader.Jobs.ListJobs(ctx, 1, jobs.Filter{Page: page})) },
 			"jobs by prefix": func() (int, error) {
@@ -90,7 +91,7 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 			"a forecast of another tenant, who has few jobs": func() (int, error) {
 				now := time.Now()
 				f, err := reader.Jobs.Forecast(
-					ctx, few.tenant, forecast.Window{From: now, To: now.Add(time.Hour), Step: time.Minute},
+					ctx, few.Tenant, forecast.Window{From: now, To: now.Add(time.Hour), Step: time.Minute},
 				)
 				return f.Jobs, err
 			},

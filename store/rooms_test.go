@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"go/ast"
@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	. "punctual/internal/storetest"
 )
 
 // writes matches the statements that write a table.
@@ -58,7 +60,7 @@ func TestEachTableIsWrittenByOnePackage(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, err)
+	Must(t, err)
 	for _, table := range []string{"runs", "schedules", "ready", "audit_entries"} {
 		if len(tables[table]) == 0 {
 			t.Errorf("no file is found that writes %s: this test sees nothing", table)
@@ -75,7 +77,7 @@ func TestEachTableIsWrittenByOnePackage(t *testing.T) {
 func written(t *testing.T, file string) (tables []string) {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-	must(t, err)
+	Must(t, err)
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
 			for _, m := range writes.FindAllStringSubmatch(text.Value, -1) {

@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"bytes"
@@ -13,10 +13,11 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/internal/pgtest"
 	"punctual/internal/privatepg"
+	. "punctual/internal/storetest"
+	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/pg"
@@ -29,9 +30,9 @@ var forAll = []string{"archives", "counted_hours", "data_keys", "deployment", "q
 
 // guardedTables returns all tables on which the tenants' role has any privilege, except forAll. It asks the database,
 // so that a new table without a policy is among them.
-func (c crud) guardedTables() []string {
-	c.t.Helper()
-	tables := column[string](c, `
+func guardedTables(c Fixture) []string {
+	c.T.Helper()
+	tables := Column[string](c, `
 		SELECT c.relname
 		FROM pg_catalog.pg_class c
 		WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
@@ -44,42 +45,42 @@ func (c crud) guardedTables() []string {
 }
 
 // furnish writes a row of the tenant into every table.
-func (c crud) furnish() {
-	c.t.Helper()
-	job := c.create("theirs", forbid)
-	run, err := c.For(c.tenant).TriggerJob(c.t.Context(), "theirs", jobs.TriggerRequest{Body: []byte(`1`)})
-	c.must(err)
-	if _, _, err := c.Idempotent(c.t.Context(), c.tenant, Idempotency{Key: "theirs"},
-		func(Writer) (Answer, error) { return Answer{Status: 200}, nil }); err != nil {
-		c.t.Fatal(err)
+func furnish(c Fixture) {
+	c.T.Helper()
+	job := c.Create("theirs", Forbid)
+	run, err := c.For(c.Tenant).TriggerJob(c.T.Context(), "theirs", jobs.TriggerRequest{Body: []byte(`1`)})
+	c.Must(err)
+	if _, _, err := c.Idempotent(c.T.Context(), c.Tenant, store.Idempotency{Key: "theirs"},
+		func(store.Writer) (store.Answer, error) { return store.Answer{Status: 200}, nil }); err != nil {
+		c.T.Fatal(err)
 	}
 	resolve := letters.BulkRequest{Kind: letters.OperationResolve}
-	if _, err := c.For(c.tenant).StartOperation(c.t.Context(), resolve); err != nil {
-		c.t.Fatal(err)
+	if _, err := c.For(c.Tenant).StartOperation(c.T.Context(), resolve); err != nil {
+		c.T.Fatal(err)
 	}
 	pause := letters.JobsRequest{Change: jobs.Change{Action: jobs.PauseMany}}
-	if _, err := c.For(c.tenant).StartJobs(c.t.Context(), pause); err != nil {
-		c.t.Fatal(err)
+	if _, err := c.For(c.Tenant).StartJobs(c.T.Context(), pause); err != nil {
+		c.T.Fatal(err)
 	}
-	c.exec(`INSERT INTO punctual.attempts (run_id, fence, number, started_at, finished_at, outcome)
+	c.Exec(`INSERT INTO punctual.attempts (run_id, fence, number, started_at, finished_at, outcome)
 		VALUES ($1, 1, 1, now(), now(), 'failed')`, run.ID)
-	c.date("theirs", jobs.DateRequest{Delay: time.Hour})
-	c.emit("theirs", `1`)
-	c.exec(`INSERT INTO punctual.dated_work (job_id, tenant) VALUES ($1, $2)`, job.ID, c.tenant)
-	c.exec(`INSERT INTO punctual.cancels (run_id, replica) VALUES ($1, gen_random_uuid())`, run.ID)
-	c.exec(`INSERT INTO punctual.reports (run_id, tenant, fence, outcome) VALUES ($1, $2, 1, 'failed')`, run.ID, c.tenant)
-	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
+	c.Date("theirs", jobs.DateRequest{Delay: time.Hour})
+	c.Emit("theirs", `1`)
+	c.Exec(`INSERT INTO punctual.dated_work (job_id, tenant) VALUES ($1, $2)`, job.ID, c.Tenant)
+	c.Exec(`INSERT INTO punctual.cancels (run_id, replica) VALUES ($1, gen_random_uuid())`, run.ID)
+	c.Exec(`INSERT INTO punctual.reports (run_id, tenant, fence, outcome) VALUES ($1, $2, 1, 'failed')`, run.ID, c.Tenant)
+	c.Exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
 			attempts)
-		VALUES ($1, $2, $3, 'theirs', 1, now(), 'manual', 1)`, run.ID, job.ID, c.tenant)
-	c.exec(`INSERT INTO punctual.notified (job_id) VALUES ($1)`, job.ID)
-	c.exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for)
-		VALUES ($1, $2, 1, 'dead', $3, now())`, job.ID, c.tenant, run.ID)
-	c.exec(`INSERT INTO punctual.approval_notices (run_id, nth, tenant) VALUES ($1, 0, $2)`, run.ID, c.tenant)
-	c.exec(`INSERT INTO punctual.lifecycle_events (line_id, tenant, url, event, run_id, job_id, scheduled_for, attempt)
-		VALUES (gen_random_uuid(), $2, 'https://theirs.example/', 'started', $3, $1, now(), 1)`, job.ID, c.tenant, run.ID)
-	c.exec(`INSERT INTO punctual.lifecycle_lines (id, tenant, url)
-		VALUES (gen_random_uuid(), $1, 'https://theirs.example/')`, c.tenant)
-	c.exec(`WITH line AS (
+		VALUES ($1, $2, $3, 'theirs', 1, now(), 'manual', 1)`, run.ID, job.ID, c.Tenant)
+	c.Exec(`INSERT INTO punctual.notified (job_id) VALUES ($1)`, job.ID)
+	c.Exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for)
+		VALUES ($1, $2, 1, 'dead', $3, now())`, job.ID, c.Tenant, run.ID)
+	c.Exec(`INSERT INTO punctual.approval_notices (run_id, nth, tenant) VALUES ($1, 0, $2)`, run.ID, c.Tenant)
+	c.Exec(`INSERT INTO punctual.lifecycle_events (line_id, tenant, url, event, run_id, job_id, scheduled_for, attempt)
+		VALUES (gen_random_uuid(), $2, 'https://theirs.example/', 'started', $3, $1, now(), 1)`, job.ID, c.Tenant, run.ID)
+	c.Exec(`INSERT INTO punctual.lifecycle_lines (id, tenant, url)
+		VALUES (gen_random_uuid(), $1, 'https://theirs.example/')`, c.Tenant)
+	c.Exec(`WITH line AS (
 			INSERT INTO punctual.notice_lines (id, tenant, format, url, template, secret)
 			VALUES (gen_random_uuid(), $2, 'json', 'https://theirs.example/', '', '')
 			RETURNING id),
@@ -87,103 +88,87 @@ func (c crud) furnish() {
 			INSERT INTO punctual.notice_messages (id, line_id, tenant, happened_at, headline, events, jobs)
 			SELECT gen_random_uuid(), id, $2, now(), 'theirs', '{}', '{}' FROM line)
 		INSERT INTO punctual.notice_subjects (job_id, line_id, resolves)
-		SELECT $1, id, true FROM line`, job.ID, c.tenant)
-	c.exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by)
-		VALUES (gen_random_uuid(), $1, 'theirs', 'punctual_theirs', sha256('theirs'), 'admin', 'test')`, c.tenant)
-	c.exec(`INSERT INTO punctual.grants (schema, tenant, role, created_by)
-		VALUES ('theirs', $1, 'theirs', 'test')`, c.tenant)
-	c.exec(`INSERT INTO punctual.request_rates (tenant, spent_until, granted) VALUES ($1, now(), 1)`, c.tenant)
-	c.exec(`WITH feed AS (INSERT INTO punctual.change_feeds (tenant) VALUES ($1) RETURNING *)
-		INSERT INTO punctual.changes (feed, tenant, runs) SELECT id, tenant, '{}' FROM feed`, c.tenant)
-	c.exec(`INSERT INTO punctual.tenant_usage (tenant) VALUES ($1)`, c.tenant)
-	c.exec(`INSERT INTO punctual.tenant_jobs (tenant) VALUES ($1)`, c.tenant)
-	c.exec(`INSERT INTO punctual.allowances (tenant, replica, slots) VALUES ($1, gen_random_uuid(), 1)`, c.tenant)
-	c.exec(`WITH r AS (
+		SELECT $1, id, true FROM line`, job.ID, c.Tenant)
+	c.Exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by)
+		VALUES (gen_random_uuid(), $1, 'theirs', 'punctual_theirs', sha256('theirs'), 'admin', 'test')`, c.Tenant)
+	c.Exec(`INSERT INTO punctual.grants (schema, tenant, role, created_by)
+		VALUES ('theirs', $1, 'theirs', 'test')`, c.Tenant)
+	c.Exec(`INSERT INTO punctual.request_rates (tenant, spent_until, granted) VALUES ($1, now(), 1)`, c.Tenant)
+	c.Exec(`WITH feed AS (INSERT INTO punctual.change_feeds (tenant) VALUES ($1) RETURNING *)
+		INSERT INTO punctual.changes (feed, tenant, runs) SELECT id, tenant, '{}' FROM feed`, c.Tenant)
+	c.Exec(`INSERT INTO punctual.tenant_usage (tenant) VALUES ($1)`, c.Tenant)
+	c.Exec(`INSERT INTO punctual.tenant_jobs (tenant) VALUES ($1)`, c.Tenant)
+	c.Exec(`INSERT INTO punctual.allowances (tenant, replica, slots) VALUES ($1, gen_random_uuid(), 1)`, c.Tenant)
+	c.Exec(`WITH r AS (
 			INSERT INTO punctual.replicas (id, host, version, queues)
 			VALUES (gen_random_uuid(), 'h', 'v', '{}')
 			RETURNING id)
 		INSERT INTO punctual.holds (replica, tenant, held_by, state, host, path, failures, last_error, since)
 		SELECT id, $1, 'breaker a:80', 'open', 'a:80', '', 10, 'refused', now()
-		FROM r`, c.tenant)
-	c.exec(`INSERT INTO punctual.data_keys (id, sealed) VALUES (1, 'sealed')`)
-	c.exec(`INSERT INTO punctual.secrets (id, tenant, name, data_key, ciphertext)
-		VALUES (gen_random_uuid(), $1, 'theirs', 1, 'theirs')`, c.tenant)
-	c.exec(`INSERT INTO punctual.signing_secrets (id, tenant, data_key, ciphertext)
-		VALUES (gen_random_uuid(), $1, 1, 'theirs')`, c.tenant)
-	c.exec(`INSERT INTO punctual.job_secrets (id, tenant, job_id, data_key, ciphertext)
-		VALUES (gen_random_uuid(), $1, $2, 1, 'theirs')`, c.tenant, job.ID)
-	c.exec(`INSERT INTO punctual.links (job_id, position, target_id, run_when) VALUES ($1, 1, $1, 'ended')`, job.ID)
-	c.exec(`INSERT INTO punctual.secret_uses (tenant, name, job_id) VALUES ($1, 'theirs', $2)`, c.tenant, job.ID)
-	c.exec(`INSERT INTO punctual.limits (tenant, name, max_running) VALUES ($1, 'theirs', 1)`, c.tenant)
-	c.exec(`INSERT INTO punctual.limit_holders (tenant, name, run_id) VALUES ($1, 'theirs', gen_random_uuid())`, c.tenant)
-	c.exec(`INSERT INTO punctual.job_limits (job_id, tenant, name) VALUES ($1, $2, 'theirs')`, job.ID, c.tenant)
-	c.exec(`INSERT INTO punctual.workflows (run_id, tenant) VALUES (gen_random_uuid(), $1)`, c.tenant)
-	c.exec(`INSERT INTO punctual.hourly_runs (hour, tenant, round, succeeded, dead, cancelled, skipped, unended, lateness)
-		VALUES (now(), $1, 1, 1, 0, 0, 0, 0, '{}')`, c.tenant)
-	c.exec(`INSERT INTO punctual.daily_usage (id, day, tenant, runs, attempts, seconds, bytes)
-		VALUES (gen_random_uuid(), now(), $1, 1, 1, 1, 1)`, c.tenant)
-}
-
-// intruder makes another tenant in the same database.
-func (c crud) intruder() crud {
-	c.t.Helper()
-	c.tenant = value[int32](c, `INSERT INTO punctual.tenants (name) VALUES ('intruder') RETURNING id`)
-	return c
-}
-
-// superuser connects to the database of the store as one.
-func (c crud) superuser(server *privatepg.Server) *pgx.Conn {
-	c.t.Helper()
-	super, err := pgx.Connect(c.t.Context(), server.DSN(c.DB.Callers.Config().ConnConfig.Database))
-	must(c.t, err)
-	c.t.Cleanup(func() { c.must(super.Close(context.WithoutCancel(c.t.Context()))) })
-	return super
+		FROM r`, c.Tenant)
+	c.Exec(`INSERT INTO punctual.data_keys (id, sealed) VALUES (1, 'sealed')`)
+	c.Exec(`INSERT INTO punctual.secrets (id, tenant, name, data_key, ciphertext)
+		VALUES (gen_random_uuid(), $1, 'theirs', 1, 'theirs')`, c.Tenant)
+	c.Exec(`INSERT INTO punctual.signing_secrets (id, tenant, data_key, ciphertext)
+		VALUES (gen_random_uuid(), $1, 1, 'theirs')`, c.Tenant)
+	c.Exec(`INSERT INTO punctual.job_secrets (id, tenant, job_id, data_key, ciphertext)
+		VALUES (gen_random_uuid(), $1, $2, 1, 'theirs')`, c.Tenant, job.ID)
+	c.Exec(`INSERT INTO punctual.links (job_id, position, target_id, run_when) VALUES ($1, 1, $1, 'ended')`, job.ID)
+	c.Exec(`INSERT INTO punctual.secret_uses (tenant, name, job_id) VALUES ($1, 'theirs', $2)`, c.Tenant, job.ID)
+	c.Exec(`INSERT INTO punctual.limits (tenant, name, max_running) VALUES ($1, 'theirs', 1)`, c.Tenant)
+	c.Exec(`INSERT INTO punctual.limit_holders (tenant, name, run_id) VALUES ($1, 'theirs', gen_random_uuid())`, c.Tenant)
+	c.Exec(`INSERT INTO punctual.job_limits (job_id, tenant, name) VALUES ($1, $2, 'theirs')`, job.ID, c.Tenant)
+	c.Exec(`INSERT INTO punctual.workflows (run_id, tenant) VALUES (gen_random_uuid(), $1)`, c.Tenant)
+	c.Exec(`INSERT INTO punctual.hourly_runs (hour, tenant, round, succeeded, dead, cancelled, skipped, unended, lateness)
+		VALUES (now(), $1, 1, 1, 0, 0, 0, 0, '{}')`, c.Tenant)
+	c.Exec(`INSERT INTO punctual.daily_usage (id, day, tenant, runs, attempts, seconds, bytes)
+		VALUES (gen_random_uuid(), now(), $1, 1, 1, 1, 1)`, c.Tenant)
 }
 
 func TestAStatementWithoutItsTenantSeesAndWritesNothingOfAnother(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.DSN(t)
-	owner := openCRUD(t, Options{DatabaseURL: direct, MaxConns: 4})
-	owner.furnish()
-	intruder := owner.intruder()
+	owner := OpenFixture(t, store.Options{DatabaseURL: direct, MaxConns: 4})
+	furnish(owner)
+	intruder := owner.Intruder()
 	for name, dsn := range map[string]string{
 		"direct": direct, "pgbouncer": pgtest.PgBouncer(t, pgtest.Server(t), direct),
 	} {
-		c := openCRUD(t, Options{DatabaseURL: dsn, MaxConns: 4})
-		c.tenant = intruder.tenant
-		tables := c.guardedTables()
+		c := OpenFixture(t, store.Options{DatabaseURL: dsn, MaxConns: 4})
+		c.Tenant = intruder.Tenant
+		tables := guardedTables(c)
 		if len(tables) < 16 {
 			t.Fatalf("%d tables", len(tables))
 		}
 		for _, table := range tables {
 			t.Run(name+"/"+table, func(t *testing.T) {
 				c := c
-				c.t = t
-				c.cannotReach(table)
+				c.T = t
+				cannotReach(c, table)
 			})
 		}
 	}
 }
 
 // cannotReach fails the test if the tenant, which has no rows in the table, can reach another tenant's rows.
-func (c crud) cannotReach(table string) {
-	c.t.Helper()
-	ctx := c.t.Context()
+func cannotReach(c Fixture, table string) {
+	c.T.Helper()
+	ctx := c.T.Context()
 	all := `SELECT count(*) FROM punctual.` + table
-	there := c.count(all)
+	there := c.Count(all)
 	own := 0
 	if table == "tenants" {
 		there, own = there-1, 1
 	}
 	if there == 0 {
-		c.t.Fatal("there is no row of another tenant: furnish one")
+		c.T.Fatal("there is no row of another tenant: furnish one")
 	}
 	var seen int
-	if err := c.DB.Callers.Reader(c.tenant).QueryRow(ctx, all).Scan(&seen); err != nil && !denied(err) {
-		c.t.Fatal(err)
+	if err := c.DB.Callers.Reader(c.Tenant).QueryRow(ctx, all).Scan(&seen); err != nil && !Denied(err) {
+		c.T.Fatal(err)
 	}
 	if seen != own {
-		c.t.Errorf("a read sees %d rows, %d of its own", seen, own)
+		c.T.Errorf("a read sees %d rows, %d of its own", seen, own)
 	}
 	var column, theirs string
 	err := c.DB.Callers.QueryRow(ctx, fmt.Sprintf(`SELECT
@@ -193,53 +178,51 @@ func (c crud) cannotReach(table string) {
 			ORDER BY attnum
 			LIMIT 1),
 		(SELECT to_jsonb(x)::text FROM punctual.%[1]s x LIMIT 1)`, table)).Scan(&column, &theirs)
-	must(c.t, err)
+	Must(c.T, err)
 	for _, sql := range []string{
 		fmt.Sprintf(`UPDATE punctual.%[1]s SET %[2]s = %[2]s`, table, column),
 		fmt.Sprintf(`DELETE FROM punctual.%s`, table),
 	} {
-		err := c.DB.Callers.InTx(ctx, c.tenant, func(tx *pg.Tx) error {
+		err := c.DB.Callers.InTx(ctx, c.Tenant, func(tx *pg.Tx) error {
 			done, err := tx.Exec(ctx, sql)
 			if err == nil && done.RowsAffected() > 0 {
-				c.t.Errorf("%s: %d rows", sql, done.RowsAffected())
+				c.T.Errorf("%s: %d rows", sql, done.RowsAffected())
 			}
 			return err
 		})
-		if err != nil && !denied(err) {
-			c.t.Errorf("%s: %v", sql, err)
+		if err != nil && !Denied(err) {
+			c.T.Errorf("%s: %v", sql, err)
 		}
 	}
 	change := `{}`
 	if table == "audit_entries" { // a view checks the row only after it was written, so the key must not exist already
 		change = `{"id":"` + uuid.NewString() + `"}`
 	}
-	err = c.DB.Callers.InTx(ctx, c.tenant, func(tx *pg.Tx) error {
+	err = c.DB.Callers.InTx(ctx, c.Tenant, func(tx *pg.Tx) error {
 		_, err := tx.Exec(ctx, fmt.Sprintf(`INSERT INTO punctual.%[1]s OVERRIDING SYSTEM VALUE
 			SELECT *
 			FROM jsonb_populate_record(NULL::punctual.%[1]s, $1::text::jsonb || $2::text::jsonb)`, table), theirs, change)
 		return err
 	})
 	// The first version of an existing job exists already, so writing it again may also violate the key.
-	if !denied(err) && !isCode(err, "44000") && (table != "job_versions" || !isCode(err, "23505")) {
-		c.t.Errorf("writing a row of another tenant: %v", err)
+	if !Denied(err) && !IsCode(err, "44000") && (table != "job_versions" || !IsCode(err, "23505")) {
+		c.T.Errorf("writing a row of another tenant: %v", err)
 	}
-	if n := c.count(all); n != there+own {
-		c.t.Errorf("%d rows are left of %d", n, there+own)
+	if n := c.Count(all); n != there+own {
+		c.T.Errorf("%d rows are left of %d", n, there+own)
 	}
 }
 
-func denied(err error) bool { return isCode(err, "42501") }
-
 func TestAVersionCannotBeAddedToAnotherTenantsJob(t *testing.T) {
-	c := newCRUD(t)
-	job := c.create("theirs")
-	other := c.intruder()
-	err := other.DB.Callers.InTx(t.Context(), other.tenant, func(tx *pg.Tx) error {
+	c := NewFixture(t)
+	job := c.Create("theirs")
+	other := c.Intruder()
+	err := other.DB.Callers.InTx(t.Context(), other.Tenant, func(tx *pg.Tx) error {
 		_, err := tx.Exec(t.Context(), `INSERT INTO punctual.job_versions (job_id, version, state, definition)
 			VALUES ($1, 2, 'active', '{}')`, job.ID)
 		return err
 	})
-	if !denied(err) {
+	if !Denied(err) {
 		t.Error(err)
 	}
 }
@@ -252,7 +235,7 @@ func TestNoTransactionInheritsATenant(t *testing.T) {
 		"direct": direct, "pgbouncer": pgtest.PgBouncer(t, pgtest.Server(t), direct, "default_pool_size = 1"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := openCRUD(t, Options{DatabaseURL: dsn, MaxConns: 1})
+			c := OpenFixture(t, store.Options{DatabaseURL: dsn, MaxConns: 1})
 			for end, work := range map[string]func(ctx context.Context){
 				"a commit": func(ctx context.Context) { _ = c.DB.Callers.InTx(ctx, 1, func(*pg.Tx) error { return nil }) },
 				"a rollback": func(ctx context.Context) {
@@ -305,7 +288,7 @@ func TestNoTransactionInheritsATenant(t *testing.T) {
 }
 
 func TestAReadForATenantIsThatTenants(t *testing.T) {
-	c := newCRUD(t)
+	c := NewFixture(t)
 	ctx := t.Context()
 	var user string
 	var tenant int32
@@ -327,16 +310,16 @@ func TestWithoutTheRoleAllElseWorks(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t, privatepg.Config{Fast: true})
 	dsn := pgtest.Database(t, server)
-	open := func() (crud, *bytes.Buffer) {
+	open := func() (Fixture, *bytes.Buffer) {
 		var log bytes.Buffer
-		return openCRUD(t, Options{DatabaseURL: dsn, Log: slog.New(slog.NewTextHandler(&log, nil))}), &log
+		return OpenFixture(t, store.Options{DatabaseURL: dsn, Log: slog.New(slog.NewTextHandler(&log, nil))}), &log
 	}
 	c, log := open()
 	if on, err := c.Backstop(t.Context()); !on || err != nil || log.Len() > 0 {
 		t.Fatalf("%v, %v, %s", on, err, log)
 	}
-	user := c.text(`SELECT current_user`)
-	super := c.superuser(server)
+	user := c.Text(`SELECT current_user`)
+	super := c.Superuser(server)
 	change := func(sql string) {
 		if _, err := super.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)
@@ -358,13 +341,13 @@ func TestWithoutTheRoleAllElseWorks(t *testing.T) {
 		change(k.breaks)
 		c, log := open()
 		for range 2 {
-			c.create("while-" + strings.ReplaceAll(k.name, " ", "-") + fmt.Sprint(log.Len()))
+			c.Create("while-" + strings.ReplaceAll(k.name, " ", "-") + fmt.Sprint(log.Len()))
 		}
 		if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), k.says) {
 			t.Errorf("%s: %d warnings: %s", k.name, n, log)
 		}
 		missing, err := c.DB.Callers.MissingBackstop(t.Context())
-		must(t, err)
+		Must(t, err)
 		for _, sql := range missing {
 			change(sql)
 		}
@@ -372,7 +355,7 @@ func TestWithoutTheRoleAllElseWorks(t *testing.T) {
 		if on, err := c.Backstop(t.Context()); !on || err != nil || log.Len() > 0 {
 			t.Fatalf("%s, and mended: %v, %v, %s", k.name, on, err, log)
 		}
-		c.create("after-" + strings.ReplaceAll(k.name, " ", "-"))
+		c.Create("after-" + strings.ReplaceAll(k.name, " ", "-"))
 	}
 	change(`CREATE ROLE visitor NOSUPERUSER; GRANT punctual_tenant, punctual_reader TO visitor; SET ROLE visitor`)
 	var n int
@@ -385,16 +368,11 @@ func TestWithoutTheRoleAllElseWorks(t *testing.T) {
 	}
 }
 
-func isCode(err error, code string) bool {
-	var dbErr *pgconn.PgError
-	return errors.As(err, &dbErr) && dbErr.Code == code
-}
-
 // The test reads as pg_dump does, with row_security off: Postgres then refuses a table of which a policy might hide
 // rows.
 func TestWhomPunctualConnectsAsCanCopyAllTables(t *testing.T) {
-	c := newCRUD(t)
-	for _, table := range column[string](c, `SELECT relname
+	c := NewFixture(t)
+	for _, table := range Column[string](c, `SELECT relname
 		FROM pg_catalog.pg_class
 		WHERE relnamespace = 'punctual'::regnamespace AND relkind IN ('r', 'p')`) {
 		err := c.DB.Callers.InTx(t.Context(), pg.Everybody, func(tx *pg.Tx) error {
@@ -410,9 +388,9 @@ func TestWhomPunctualConnectsAsCanCopyAllTables(t *testing.T) {
 // Whether calls for tenants are served is found out by one, not by looking at privileges alone.
 func TestReadinessTriesWhatCallersDo(t *testing.T) {
 	t.Parallel()
-	c := openCRUD(t, Options{DatabaseURL: pgtest.DSN(t), MaxConns: 4})
-	must(t, c.CheckTenants(t.Context()))
-	c.exec(`REVOKE SELECT ON punctual.job_versions FROM punctual_tenant`)
+	c := OpenFixture(t, store.Options{DatabaseURL: pgtest.DSN(t), MaxConns: 4})
+	Must(t, c.CheckTenants(t.Context()))
+	c.Exec(`REVOKE SELECT ON punctual.job_versions FROM punctual_tenant`)
 	var refused *pg.ActingError
 	if err := c.CheckTenants(t.Context()); !errors.As(err, &refused) ||
 		!strings.Contains(err.Error(), "permission denied for table job_versions") {

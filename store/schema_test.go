@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
+	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
 )
 
@@ -22,7 +23,7 @@ var reserved = []string{"event", "step", "limit", "upstream_failed"}
 func TestTheSchemaTakesEveryWordAndNoOther(t *testing.T) {
 	t.Parallel()
 	conn, err := pgtest.Connect(t.Context(), pgtest.DSN(t))
-	must(t, err)
+	Must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	// An attempt that succeeded, or has not ended, has no row: the run's own row stands for it.
 	outcomes := slices.DeleteFunc(domain.AttemptOutcomes(), func(o domain.AttemptOutcome) bool {
@@ -70,20 +71,20 @@ func sorted[T ~string](values []T) (words []string) {
 
 // docs/internals says of every table which package writes it, and what keeps it from growing.
 func TestEveryTableHasABound(t *testing.T) {
-	c := newCRUD(t)
+	c := NewFixture(t)
 	text, err := os.ReadFile("../docs/internals/retention.md")
-	must(t, err)
+	Must(t, err)
 	_, section, _ := strings.Cut(string(text), "\n## Bounds\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	text, err = os.ReadFile("../docs/internals/README.md")
-	must(t, err)
+	Must(t, err)
 	_, picture, _ := strings.Cut(string(text), "```text\n")
 	picture, _, _ = strings.Cut(picture, "```")
 	inPicture := map[string]bool{}
 	for _, word := range regexp.MustCompile(`[a-z_]+`).FindAllString(picture, -1) {
 		inPicture[word] = true
 	}
-	tables := column[string](c, `SELECT relname
+	tables := Column[string](c, `SELECT relname
 		FROM pg_class
 		WHERE relnamespace = 'punctual'::regnamespace AND relkind IN ('r', 'p')
 			AND NOT relispartition

@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"bytes"
@@ -17,7 +17,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
+	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/store"
 	"punctual/store/history"
 	"punctual/store/pg"
 	"punctual/store/vault"
@@ -31,7 +33,7 @@ type pair struct {
 
 // beside is a store on a database and its standby, and what it logs.
 type beside struct {
-	crud
+	Fixture
 	pair
 	log *bytes.Buffer
 }
@@ -40,15 +42,15 @@ type beside struct {
 func withStandby(t *testing.T, p pair, change func(*pg.Standby)) beside {
 	t.Helper()
 	log := new(bytes.Buffer)
-	o := Options{
+	o := store.Options{
 		DatabaseURL: p.DSN, Master: p.master, Replica: true, Log: slog.New(slog.NewTextHandler(log, nil)),
 		Standby: pg.Standby{URL: p.Copy, MaxStaleness: time.Hour},
 	}
 	if change != nil {
 		change(&o.Standby)
 	}
-	b := beside{openCRUD(t, o), p, log}
-	b.tenant = b.newTenant("t-" + uuid.NewString()).ID
+	b := beside{OpenFixture(t, o), p, log}
+	b.Tenant = b.NewTenant("t-" + uuid.NewString()).ID
 	p.Replayed()
 	return b
 }
@@ -76,19 +78,19 @@ func TestReadsOfThePast(t *testing.T) {
 
 // reads fails the test unless a read of the past is answered as wanted, and sees all jobs of the tenant.
 func (b beside) reads(since pg.Position, want string, jobs int) {
-	b.t.Helper()
+	b.T.Helper()
 	before := b.DB.StandbyState().Answers[want]
 	reading := pg.Reading{Since: since}
-	n, err := b.count(reading.Within(b.t.Context()), b.tenant)
-	must(b.t, err)
+	n, err := b.count(reading.Within(b.T.Context()), b.Tenant)
+	Must(b.T, err)
 	if n != jobs {
-		b.t.Errorf("it sees %d jobs, want %d", n, jobs)
+		b.T.Errorf("it sees %d jobs, want %d", n, jobs)
 	}
 	if now := b.DB.StandbyState().Answers; now[want] != before+1 {
-		b.t.Errorf("the read counts as none by %s: %v; log: %s", want, now, b.log)
+		b.T.Errorf("the read counts as none by %s: %v; log: %s", want, now, b.log)
 	}
 	if home := want != "standby"; reading.AtHome() != home || reading.AsOf().IsZero() {
-		b.t.Errorf("at the primary %v, want %v; as of %s", reading.AtHome(), home, reading.AsOf())
+		b.T.Errorf("at the primary %v, want %v; as of %s", reading.AtHome(), home, reading.AsOf())
 	}
 }
 
@@ -101,24 +103,24 @@ func (b beside) count(ctx context.Context, tenant int32) (int, error) {
 
 func goToTheStandby(t *testing.T, p pair) {
 	b := withStandby(t, p, nil)
-	b.create("first", every(time.Hour))
+	b.Create("first", Every(time.Hour))
 	since := b.Position(t.Context())
 	p.Replayed()
 	b.reads("", "standby", 1)
 	b.reads(since, "standby", 1)
 
 	p.OnStandby(`SELECT pg_wal_replay_pause()`)
-	b.create("second", every(time.Hour))
+	b.Create("second", Every(time.Hour))
 	b.reads("", "standby", 1)
 	b.reads(b.Position(t.Context()), "behind", 2)
-	if n, err := b.count(t.Context(), b.tenant); n != 2 || err != nil {
+	if n, err := b.count(t.Context(), b.Tenant); n != 2 || err != nil {
 		t.Errorf("a read that tells nobody its instant sees %d jobs (%v)", n, err)
 	}
 	p.OnStandby(`SELECT pg_wal_replay_resume()`)
 	p.Replayed()
 	b.reads("", "standby", 2)
 
-	other := b.newTenant("other")
+	other := b.NewTenant("other")
 	p.Replayed()
 	reading := new(pg.Reading)
 	if n, err := b.count(reading.Within(t.Context()), other.ID); n != 0 || err != nil || reading.AtHome() {
@@ -133,20 +135,20 @@ func goToTheStandby(t *testing.T, p pair) {
 func areRightWithALag(t *testing.T, p pair) {
 	b := withStandby(t, p, nil)
 	soon := withStandby(t, p, func(s *pg.Standby) { s.MaxStaleness = time.Second })
-	b.create("first", every(time.Hour))
+	b.Create("first", Every(time.Hour))
 	p.Replayed()
 	p.Configure("recovery_min_apply_delay", "60s")
 	defer p.Configure("recovery_min_apply_delay", "0s")
 	for i := range 5 {
-		b.create(fmt.Sprint("more-", i), every(time.Hour))
+		b.Create(fmt.Sprint("more-", i), Every(time.Hour))
 		b.reads(b.Position(t.Context()), "behind", i+2)
 	}
-	ctx := bounded(t)
+	ctx := Bounded(t)
 	for soon.DB.StandbyState().Answers["stale"] == 0 { // until the standby is too old
-		_, err := soon.count(new(pg.Reading).Within(ctx), b.tenant)
-		must(t, err)
+		_, err := soon.count(new(pg.Reading).Within(ctx), b.Tenant)
+		Must(t, err)
 	}
-	soon.tenant = b.tenant
+	soon.Tenant = b.Tenant
 	soon.reads("", "stale", 6)
 }
 
@@ -154,7 +156,7 @@ func areRepeated(t *testing.T, p pair) {
 	b := withStandby(t, p, nil)
 	p.Configure("max_standby_streaming_delay", "0s")
 	for i := range 10 {
-		b.create(fmt.Sprint("job-", i), every(time.Hour))
+		b.Create(fmt.Sprint("job-", i), Every(time.Hour))
 	}
 	p.Replayed()
 	for _, c := range []struct {
@@ -164,7 +166,7 @@ func areRepeated(t *testing.T, p pair) {
 	}{{"once", 1, false}, {"always", 3, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			tries, reading := 0, new(pg.Reading)
-			n, err := pg.PastSnapshot(reading.Within(t.Context()), b.DB.Callers, b.tenant,
+			n, err := pg.PastSnapshot(reading.Within(t.Context()), b.DB.Callers, b.Tenant,
 				func(ctx context.Context, tx pg.Snapshot) (int, error) {
 					count := func() (int, error) {
 						return pg.One(ctx, tx, pgx.RowTo[int], `SELECT count(*)::int FROM punctual.jobs`)
@@ -173,8 +175,8 @@ func areRepeated(t *testing.T, p pair) {
 					if tries++; err != nil || tries > c.cancelled || !tx.Standby {
 						return n, err
 					}
-					b.exec(`UPDATE punctual.jobs SET updated_at = now()`)
-					b.exec(`VACUUM punctual.jobs`)
+					b.Exec(`UPDATE punctual.jobs SET updated_at = now()`)
+					b.Exec(`VACUUM punctual.jobs`)
 					p.Replayed()
 					return count()
 				})
@@ -190,14 +192,14 @@ func areRepeated(t *testing.T, p pair) {
 
 func leaveAlone(t *testing.T, p pair) {
 	b := withStandby(t, p, nil)
-	b.create("job", every(time.Hour))
+	b.Create("job", Every(time.Hour))
 	p.Replayed()
 	b.reads("", "standby", 1)
 	tries, reading := 0, new(pg.Reading)
 	ctx := reading.Within(t.Context())
-	_, err := pg.Past(ctx, b.DB.Callers, b.tenant, func(ctx context.Context, q pg.Source) (int, error) {
+	_, err := pg.Past(ctx, b.DB.Callers, b.Tenant, func(ctx context.Context, q pg.Source) (int, error) {
 		if tries++; q.Standby {
-			must(t, p.Standby.Crash())
+			Must(t, p.Standby.Crash())
 		}
 		return pg.One(ctx, q, pgx.RowTo[int], `SELECT count(*)::int FROM punctual.jobs`)
 	})
@@ -233,12 +235,12 @@ func goToNoOther(t *testing.T, p pair) {
 func verifyThere(t *testing.T, p pair) {
 	between, through := pgtest.NewProxy(t, p.Copy)
 	b := withStandby(t, p, func(s *pg.Standby) { s.URL = through })
-	job, slots := asClaimer(b.crud).lived("a")
-	b.exec(`DELETE FROM punctual.runs WHERE id = $1`, domain.SlotRunID(job, slots[2]))
+	job, slots := AsReplica(b.Fixture).Lived("a")
+	b.Exec(`DELETE FROM punctual.runs WHERE id = $1`, domain.SlotRunID(job, slots[2]))
 	p.Replayed()
 	between.CutAfter("GROUP BY held_by")
 	before := b.DB.StandbyState().Answers["standby"]
-	lines, summary := b.verified(func(o *history.VerifyOptions) {
+	lines, summary := b.Verified(func(o *history.VerifyOptions) {
 		o.Job, o.From = job.String(), o.From.Add(-1000*time.Hour)
 	})
 	if fmt.Sprint(lines) != "[missing a]" || summary.AsOf == nil || between.Cuts() != 1 {
@@ -257,7 +259,7 @@ func verifyThere(t *testing.T, p pair) {
 func TestOnlyTheseReadsMayGoToAStandby(t *testing.T) {
 	t.Parallel()
 	found := map[string]int{}
-	must(t, filepath.WalkDir("..", func(file string, d fs.DirEntry, err error) error {
+	Must(t, filepath.WalkDir("..", func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
 			return err
 		}
@@ -284,7 +286,7 @@ func waitOnce(t *testing.T, p pair) {
 	between.StallAfter("pg_is_in_recovery")
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
-	if _, err := b.count(new(pg.Reading).Within(ctx), b.tenant); err != nil {
+	if _, err := b.count(new(pg.Reading).Within(ctx), b.Tenant); err != nil {
 		t.Errorf("a read that hung at the standby: %v", err)
 	}
 	between.Slow(time.Minute, 0)
@@ -304,23 +306,23 @@ func waitOnce(t *testing.T, p pair) {
 // What the standby does not know, or not as final, the primary tells.
 func askForUnended(t *testing.T, p pair) {
 	b := withStandby(t, p, nil)
-	c := asClaimer(b.crud)
-	signal := c.manual("job")
+	c := AsReplica(b.Fixture)
+	signal := c.Manual("job")
 	p.Replayed()
 	p.OnStandby(`SELECT pg_wal_replay_pause()`)
 	get := func(id uuid.UUID, want domain.Status, home bool) {
 		t.Helper()
 		reading := new(pg.Reading)
-		run, err := b.Runs.GetRun(reading.Within(t.Context()), b.tenant, id)
+		run, err := b.Runs.GetRun(reading.Within(t.Context()), b.Tenant, id)
 		if err != nil || run.Status != want || reading.AtHome() != home {
 			t.Errorf("%s (%v), at the primary: %v", run.Status, err, reading.AtHome())
 		}
 	}
 	get(signal.RunID, domain.StatusRunning, true)
-	_, err := c.Claims.Finish(t.Context(), []domain.Outcome{succeeded(signal)}, nil)
-	must(t, err)
+	_, err := c.Claims.Finish(t.Context(), []domain.Outcome{Succeeded(signal)}, nil)
+	Must(t, err)
 	get(signal.RunID, domain.StatusSucceeded, true)
-	later := c.manual("later")
+	later := c.Manual("later")
 	get(later.RunID, domain.StatusRunning, true)
 	p.OnStandby(`SELECT pg_wal_replay_resume()`)
 	p.Replayed()

@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/internal/privatepg"
+	. "punctual/internal/storetest"
+	"punctual/store"
 )
 
 // The tenants' role belongs to the cluster, so the user of another deployment may act as it too. The statement in the
@@ -21,17 +23,17 @@ func TestAnotherDeploymentInTheClusterIsKeptOut(t *testing.T) {
 	log := func() string {
 		t.Helper()
 		var log bytes.Buffer
-		s := openStore(t, Options{DatabaseURL: dsn, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		s := OpenStore(t, store.Options{DatabaseURL: dsn, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		defer s.Close()
 		if on, err := s.Backstop(t.Context()); !on || err != nil {
 			t.Fatalf("%v, %v", on, err)
 		}
 		return log.String()
 	}
-	c := newCRUDOn(t, dsn)
-	c.create("job")
+	c := NewFixtureOn(t, dsn)
+	c.Create("job")
 	config := c.DB.Callers.Config().ConnConfig
-	super := c.superuser(server)
+	super := c.Superuser(server)
 	change := func(sql string) {
 		t.Helper()
 		if _, err := super.Exec(t.Context(), sql); err != nil {

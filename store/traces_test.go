@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"encoding/hex"
@@ -15,14 +15,16 @@ import (
 
 	"punctual/internal/otlptest"
 	"punctual/internal/pgtest"
+	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/trace"
+	"punctual/store"
 	"punctual/store/jobs"
 )
 
 // tracing is a replica that exports spans.
 type tracing struct {
-	claimer
+	Replica
 	registry *prometheus.Registry
 	log      *strings.Builder
 	stop     func() // returns when all is exported
@@ -32,22 +34,22 @@ type tracing struct {
 func newTracing(t *testing.T, dsn, collector string, ratio float64) tracing {
 	t.Helper()
 	exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpointURL(collector+"/v1/traces"))
-	must(t, err)
+	Must(t, err)
 	r := tracing{registry: prometheus.NewRegistry(), log: &strings.Builder{}}
 	tracer := trace.New(trace.Config{
 		Origin: domain.Origin{TraceRatio: ratio}, Exporter: exporter, Registry: r.registry,
 		Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	})
-	c := openCRUD(t, Options{DatabaseURL: dsn, MaxConns: 8, Master: pgtest.Master(t), Tracer: tracer})
-	r.claimer, r.stop = asClaimer(c), tracer.Start(c.Runs)
+	c := OpenFixture(t, store.Options{DatabaseURL: dsn, MaxConns: 8, Master: pgtest.Master(t), Tracer: tracer})
+	r.Replica, r.stop = AsReplica(c), tracer.Start(c.Runs)
 	return r
 }
 
 // again lets a run that is retried be claimed now.
 func (r tracing) again() domain.Assignment {
-	r.t.Helper()
-	r.exec(`UPDATE punctual.ready SET due_at = now()`)
-	return r.one(r.claimReady(10))
+	r.T.Helper()
+	r.Exec(`UPDATE punctual.ready SET due_at = now()`)
+	return r.One(r.ClaimReady(10))
 }
 
 // namesOf returns the names of spans, in the order of the alphabet.
@@ -78,10 +80,10 @@ func TestARunOfTwoReplicasIsOneTrace(t *testing.T) {
 	t.Parallel()
 	collector, dsn := otlptest.New(t), pgtest.DSN(t)
 	one, other := newTracing(t, dsn, collector.URL, 1), newTracing(t, dsn, collector.URL, 1)
-	first := one.manual("a")
-	one.finishAndRelease(failed(first))
+	first := one.Manual("a")
+	one.FinishAndRelease(Failed(first))
 	second := other.again()
-	other.finishAndRelease(succeeded(second))
+	other.FinishAndRelease(Succeeded(second))
 	one.stop() // it may find that the run has ended, by the attempt of the other
 	other.stop()
 	spans := collector.Spans()
@@ -116,64 +118,64 @@ func TestRunsThatEndOutsideOfAFinishHaveTheirSpans(t *testing.T) {
 		run  func(r tracing)
 	}{
 		"a target calls back": {"attempt run wait work", func(r tracing) {
-			a := r.accepted("a")
+			a := r.Accepted("a")
 			_, err := r.Runs.CompleteRun(t.Context(), a.RunID, a.RunToken, nil)
-			must(t, err)
+			Must(t, err)
 		}},
 		"a target calls back before its answer is written": {"attempt run wait", func(r tracing) {
-			a := r.manual("a", byCallback)
+			a := r.Manual("a", ByCallback)
 			_, err := r.Runs.CompleteRun(t.Context(), a.RunID, a.RunToken, nil)
-			must(t, err)
-			r.accept(a)
+			Must(t, err)
+			r.Accept(a)
 		}},
 		"a target is silent": {"attempt run wait work", func(r tracing) {
-			r.overdue(r.accepted("a", func(d *domain.Definition) { d.Retry.MaxAttempts = 1 }).RunID)
+			r.Overdue(r.Accepted("a", func(d *domain.Definition) { d.Retry.MaxAttempts = 1 }).RunID)
 		}},
 		"a replica is lost, and comes back": {"attempt attempt run wait", func(r tracing) {
-			a := r.manual("a")
-			r.lose(r.replica)
-			r.recover()
-			r.claimer = asClaimer(r.crud)
-			r.finishAndRelease(succeeded(r.again()))
-			r.finishAndRelease(succeeded(a))
+			a := r.Manual("a")
+			r.Lose(r.ReplicaID)
+			r.Recover()
+			r.Replica = AsReplica(r.Fixture)
+			r.FinishAndRelease(Succeeded(r.again()))
+			r.FinishAndRelease(Succeeded(a))
 		}},
 		"cancelled while it waits": {"run", func(r tracing) {
-			r.create("a", never)
-			r.cancel(r.trigger("a").ID)
+			r.Create("a", Never)
+			r.Cancel(r.Trigger("a").ID)
 		}},
 		"cancelled while it is sent": {"attempt run wait", func(r tracing) {
-			a := r.manual("a")
-			r.cancel(a.RunID)
-			r.finishAndRelease(succeeded(a))
+			a := r.Manual("a")
+			r.Cancel(a.RunID)
+			r.FinishAndRelease(Succeeded(a))
 		}},
 		"its job is deleted": {"run", func(r tracing) {
-			r.create("a", never)
-			r.trigger("a")
-			must(t, r.Jobs.DeleteJob(t.Context(), r.tenant, "a", nil, false))
+			r.Create("a", Never)
+			r.Trigger("a")
+			Must(t, r.Jobs.DeleteJob(t.Context(), r.Tenant, "a", nil, false))
 		}},
 		"a workflow": {"attempt run run wait", func(r tracing) {
-			r.create("a", never, steps("one"))
-			r.startWorkflow("a", "")
-			r.finishAndRelease(succeeded(r.claimSteps()["one"]))
-			r.listen()
+			r.Create("a", Never, Steps("one"))
+			r.StartWorkflow("a", "")
+			r.FinishAndRelease(Succeeded(r.ClaimSteps()["one"]))
+			r.Listen()
 		}},
 		"skipped": {"", func(r tracing) {
-			a := r.manual("a")
-			r.finishAndRelease(domain.Outcome{
+			a := r.Manual("a")
+			r.FinishAndRelease(domain.Outcome{
 				Assignment: a, Verdict: domain.Expire, Reason: domain.ReasonExpired, FinishedAt: time.Now(),
 			})
 		}},
 		"superseded": {"", func(r tracing) {
-			a := r.manual("a")
+			a := r.Manual("a")
 			a.Fence--
-			r.finishAndRelease(succeeded(a))
+			r.FinishAndRelease(Succeeded(a))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			collector := otlptest.New(t)
 			r := newTracing(t, pgtest.DSN(t), collector.URL, 1)
-			r.t = t
+			r.T = t
 			end.run(r)
 			r.stop()
 			spans := collector.Spans()
@@ -205,31 +207,31 @@ func TestATriggersTraceIsContinuedAndOthersAreLinked(t *testing.T) {
 	t.Parallel()
 	collector := otlptest.New(t)
 	r := newTracing(t, pgtest.DSN(t), collector.URL, 1)
-	r.create("after", never)
-	r.create("now", never, then("after"))
-	r.create("event", on("paid", ""))
+	r.Create("after", Never)
+	r.Create("now", Never, Then("after"))
+	r.Create("event", On("paid", ""))
 	trigger := func(flag string) uuid.UUID {
-		run, err := r.For(r.tenant).TriggerJob(t.Context(), "now", jobs.TriggerRequest{TraceParent: callers + flag})
-		must(t, err)
+		run, err := r.For(r.Tenant).TriggerJob(t.Context(), "now", jobs.TriggerRequest{TraceParent: callers + flag})
+		Must(t, err)
 		return run.ID
 	}
 	unsampled, now := trigger("0"), trigger("1")
-	at := r.date("now", jobs.DateRequest{Key: "k", TriggerRequest: jobs.TriggerRequest{TraceParent: callers + "1"}})
-	_, err := r.For(r.tenant).Emit(t.Context(), "paid", nil, callers+"1")
-	must(t, err)
-	r.fanOut()
+	at := r.Date("now", jobs.DateRequest{Key: "k", TriggerRequest: jobs.TriggerRequest{TraceParent: callers + "1"}})
+	_, err := r.For(r.Tenant).Emit(t.Context(), "paid", nil, callers+"1")
+	Must(t, err)
+	r.FanOut()
 	runs := map[uuid.UUID]domain.Assignment{}
-	for _, a := range r.claimReady(10).Runs {
+	for _, a := range r.ClaimReady(10).Runs {
 		runs[a.RunID] = a
-		r.finishAndRelease(succeeded(a))
+		r.FinishAndRelease(Succeeded(a))
 	}
-	chained := r.claimReady(10).Runs
+	chained := r.ClaimReady(10).Runs
 	for _, a := range chained {
-		r.finishAndRelease(succeeded(a))
+		r.FinishAndRelease(Succeeded(a))
 	}
-	again, err := r.For(r.tenant).RerunRun(t.Context(), now, jobs.RerunRequest{})
-	must(t, err)
-	r.finishAndRelease(succeeded(r.one(r.claimReady(10))))
+	again, err := r.For(r.Tenant).RerunRun(t.Context(), now, jobs.RerunRequest{})
+	Must(t, err)
+	r.FinishAndRelease(Succeeded(r.One(r.ClaimReady(10))))
 	r.stop()
 	if got := traceparent(runs[unsampled]); got[:36] != callers[:36] || got[52:] != "-00" {
 		t.Errorf("of a trace that is not sampled it sends %s", got)
@@ -273,7 +275,7 @@ func TestATriggersTraceIsContinuedAndOthersAreLinked(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("links:\n%v, want\n%v", got, want)
 	}
-	if shown := r.run(now); shown.TraceID != callers[3:35] {
+	if shown := r.Run(now); shown.TraceID != callers[3:35] {
 		t.Errorf("the API shows the trace %s", shown.TraceID)
 	}
 }
@@ -284,7 +286,7 @@ func TestACollectorThatIsAwayCostsACounter(t *testing.T) {
 	collector.Refuses.Store(true)
 	r := newTracing(t, pgtest.DSN(t), collector.URL, 1)
 	for _, name := range []string{"a", "b"} {
-		r.finishAndRelease(succeeded(r.manual(name)))
+		r.FinishAndRelease(Succeeded(r.Manual(name)))
 		collector.Await(t)
 	}
 	began := time.Now()
@@ -296,7 +298,7 @@ func TestACollectorThatIsAwayCostsACounter(t *testing.T) {
 		t.Errorf("the log says so %d times:\n%s", n, r.log)
 	}
 	families, err := r.registry.Gather()
-	must(t, err)
+	Must(t, err)
 	for _, m := range families[0].Metric {
 		if result, n := m.Label[0].GetValue(), m.Counter.GetValue(); (n == 6) != (result == "refused") {
 			t.Errorf("spans %s: %g", result, n)

@@ -1,12 +1,14 @@
-package store
+package store_test
 
 import (
 	"testing"
 	"time"
 
 	"punctual/internal/pgtest"
+	. "punctual/internal/storetest"
 	"punctual/migrations"
 	"punctual/scheduler/domain"
+	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 )
@@ -19,51 +21,51 @@ func TestTheStoreWorksWhateverTheDatabasesDefaults(t *testing.T) {
 	if _, err := migrations.Up(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}
-	c := asClaimer(openCRUD(t,
-		Options{DatabaseURL: dsn, Master: pgtest.Master(t), MaxConns: pg.LeastConns, Replica: true}))
-	must(t, c.CheckTenants(t.Context()))
+	c := AsReplica(OpenFixture(t,
+		store.Options{DatabaseURL: dsn, Master: pgtest.Master(t), MaxConns: pg.LeastConns, Replica: true}))
+	Must(t, c.CheckTenants(t.Context()))
 	if on, err := c.Backstop(t.Context()); !on || err != nil {
 		t.Errorf("row-level security is in force: %v, %v", on, err)
 	}
-	job := c.create("job", every(time.Hour))
-	c.slotAgo(job.ID, 0)
-	batch := c.claim(10, false)
+	job := c.Create("job", Every(time.Hour))
+	c.SlotAgo(job.ID, 0)
+	batch := c.Claim(10, false)
 	if len(batch.Runs) != 1 {
 		t.Fatalf("%d runs claimed", len(batch.Runs))
 	}
-	_, err := c.Claims.Finish(t.Context(), []domain.Outcome{unsent(batch.Runs[0], domain.Succeed)}, nil)
-	must(t, err)
+	_, err := c.Claims.Finish(t.Context(), []domain.Outcome{Unsent(batch.Runs[0], domain.Succeed)}, nil)
+	Must(t, err)
 
 	tx, err := c.DB.Callers.Begin(t.Context())
-	must(t, err)
-	must(t, pg.Exec(t.Context(), tx, `UPDATE punctual.schedules SET enabled = enabled`))
+	Must(t, err)
+	Must(t, pg.Exec(t.Context(), tx, `UPDATE punctual.schedules SET enabled = enabled`))
 	paused := make(chan error, 1)
 	go func() {
-		_, err := c.Jobs.PauseJob(t.Context(), c.tenant, "job", "", nil)
+		_, err := c.Jobs.PauseJob(t.Context(), c.Tenant, "job", "", nil)
 		paused <- err
 	}()
-	c.until("a change to wait for the row", `SELECT EXISTS (SELECT FROM pg_stat_activity
+	c.Until("a change to wait for the row", `SELECT EXISTS (SELECT FROM pg_stat_activity
 		WHERE datname = current_database() AND wait_event_type = 'Lock')`)
-	must(t, tx.Commit(t.Context()))
-	must(t, <-paused)
+	Must(t, tx.Commit(t.Context()))
+	Must(t, <-paused)
 
-	c.exec(`SELECT punctual.create_partitions('2020-01-01', '2020-01-02')`)
+	c.Exec(`SELECT punctual.create_partitions('2020-01-01', '2020-01-02')`)
 	ctx := t.Context()
-	_, err = c.chore(ctx, "maintenance")
-	must(t, err)
-	c.tidyUp()
-	if n := c.count(`SELECT count(*) FROM pg_class WHERE relname = 'runs_20200101'`); n != 0 {
+	_, err = c.Chore(ctx, "maintenance")
+	Must(t, err)
+	tidyUp(c.Fixture)
+	if n := c.Count(`SELECT count(*) FROM pg_class WHERE relname = 'runs_20200101'`); n != 0 {
 		t.Error("an old day was not removed")
 	}
 	for name, chore := range map[string]func() error{
 		"resume":  func() error { _, _, err := c.Jobs.ResumeDue(ctx); return err },
 		"operate": func() error { _, _, err := c.Letters.Operate(ctx); return err },
 		"notify":  func() error { _, err := c.Notices.Notify(ctx); return err },
-		"list":    func() error { _, _, err := c.Jobs.ListJobs(ctx, c.tenant, jobs.Filter{}); return err },
+		"list":    func() error { _, _, err := c.Jobs.ListJobs(ctx, c.Tenant, jobs.Filter{}); return err },
 	} {
 		if err := chore(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	c.grantsInTheZoo(super)
+	grantsInTheZoo(c.Fixture, super)
 }

@@ -1,0 +1,166 @@
+package claim_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	. "punctual/internal/storetest"
+	"punctual/scheduler"
+	"punctual/scheduler/domain"
+	"punctual/store"
+	"punctual/store/jobs"
+)
+
+func TestCancelRun(t *testing.T) {
+	t.Parallel()
+	t.Run("ends a waiting run at once, and answers the same again", func(t *testing.T) {
+		c := NewFixture(t)
+		c.Create("a")
+		run := c.Trigger("a")
+		for range 2 {
+			got, err := c.Runs.CancelRun(t.Context(), c.Tenant, run.ID)
+			if err != nil || got.Status != domain.StatusCancelled || OrEmpty(got.Reason) != domain.ReasonCancelled ||
+				got.FinishedAt == nil {
+				t.Fatalf("got %s %s, error %v", got.Status, OrEmpty(got.Reason), err)
+			}
+		}
+		if runs := c.ClaimAll(uuid.New()); len(runs) != 0 {
+			t.Errorf("a cancelled run was claimed")
+		}
+	})
+	for _, verdict := range []domain.Verdict{
+		domain.Succeed, domain.RetryRun, domain.Bury, domain.GiveBack, domain.Interrupt, domain.Cancel,
+	} {
+		t.Run(fmt.Sprintf(
+			"wins over outcome %d of a run that is being sent, and tells its replica", verdict,
+		), func(t *testing.T) {
+			c := NewFixture(t)
+			c.Create("a", Forbid)
+			c.Trigger("a")
+			replica := uuid.New()
+			a := c.ClaimAll(replica)[0]
+			got, err := c.Runs.CancelRun(t.Context(), c.Tenant, a.RunID)
+			if err != nil || got.Status != domain.StatusRunning || OrEmpty(got.Reason) != domain.ReasonCancelled {
+				t.Fatalf("got %s %s, error %v", got.Status, OrEmpty(got.Reason), err)
+			}
+			pulse, err := c.Claims.Renew(t.Context(), replica, scheduler.Condition{})
+			if err != nil || len(pulse.Cancels) != 1 || pulse.Cancels[0] != a.RunID {
+				t.Fatalf("pulse %+v, error %v", pulse, err)
+			}
+			c.Finish(a, verdict, domain.ReasonHTTP5xx)
+			if got, err = c.Runs.GetRun(t.Context(), c.Tenant, a.RunID); err != nil || got.Status != domain.StatusCancelled ||
+				OrEmpty(got.Reason) != domain.ReasonCancelled {
+				t.Errorf("verdict %d: the run is %s %s, error %v", verdict, got.Status, OrEmpty(got.Reason), err)
+			}
+			if verdict != domain.GiveBack && (len(got.Attempts) != 1 ||
+				verdict == domain.Succeed && got.Attempts[0].Outcome != domain.AttemptCancelled) {
+				t.Errorf("verdict %d: what was sent is not on record: %+v", verdict, got.Attempts)
+			}
+			if n := c.Count(`SELECT (SELECT count(*) FROM punctual.ready)
+				+ (SELECT count(*) FROM punctual.dead_letters)
+				+ (SELECT count(*) FROM punctual.claims)
+				+ (SELECT count(active_run) FROM punctual.exclusive)`); n != 0 {
+				t.Errorf("verdict %d: something is left of the run", verdict)
+			}
+		})
+	}
+	t.Run("refuses a run that has ended otherwise", func(t *testing.T) {
+		c := NewFixture(t)
+		c.Create("a")
+		c.Trigger("a")
+		a := c.ClaimAll(uuid.New())[0]
+		c.Finish(a, domain.Succeed, "")
+		if _, err := c.Runs.CancelRun(t.Context(), c.Tenant, a.RunID); !errors.Is(err, store.ErrState) {
+			t.Errorf("error %v", err)
+		}
+		if _, err := c.Runs.CancelRun(t.Context(), c.Tenant+1, a.RunID); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("another tenant's run: error %v", err)
+		}
+	})
+}
+
+func TestOverlap(t *testing.T) {
+	t.Parallel()
+	t.Run("replace cancels the active run, and the new one starts when it has ended", func(t *testing.T) {
+		c := NewFixture(t)
+		job := c.Create("a", Overlapping(domain.PolicyReplace))
+		replica := uuid.New()
+		c.SlotAgo(job.ID, 2*time.Second)
+		first := c.ClaimAll(replica)[0]
+		c.SlotAgo(job.ID, time.Second)
+		if started := c.ClaimAll(replica); len(started) != 0 {
+			t.Fatalf("the new run started while the old one was active")
+		}
+		c.Finish(first, domain.Cancel, domain.ReasonCancelled)
+		if got := c.Run(first.RunID); got.Status != domain.StatusCancelled ||
+			OrEmpty(got.Reason) != domain.ReasonReplaced {
+			t.Errorf("the old run is %s %s", got.Status, OrEmpty(got.Reason))
+		}
+		if started := c.ClaimAll(replica); len(started) != 1 || started[0].RunID == first.RunID {
+			t.Errorf("the new run did not start at once: %v", started)
+		}
+	})
+	t.Run("replace cancels a run that waits for its retry, and starts at once", func(t *testing.T) {
+		c := NewFixture(t)
+		job := c.Create("a", Overlapping(domain.PolicyReplace))
+		c.SlotAgo(job.ID, 2*time.Second)
+		first := c.ClaimAll(uuid.New())[0]
+		c.Finish(first, domain.RetryRun, domain.ReasonHTTP5xx)
+		c.SlotAgo(job.ID, time.Second)
+		started := c.ClaimAll(uuid.New())
+		if len(started) != 1 || started[0].RunID == first.RunID {
+			t.Fatalf("started %v", started)
+		}
+		if got := c.Run(first.RunID); got.Status != domain.StatusCancelled ||
+			OrEmpty(got.Reason) != domain.ReasonReplaced {
+			t.Errorf("the old run is %s %s", got.Status, OrEmpty(got.Reason))
+		}
+	})
+	t.Run("wait keeps one run waiting and records further slots", func(t *testing.T) {
+		c := NewFixture(t)
+		job := c.Create("a", Overlapping(domain.PolicyWait))
+		replica := uuid.New()
+		c.SlotAgo(job.ID, 3*time.Second)
+		first := c.ClaimAll(replica)[0]
+		c.SlotAgo(job.ID, 2*time.Second)
+		c.ClaimAll(replica)
+		c.SlotAgo(job.ID, time.Second)
+		c.ClaimAll(replica)
+		c.WantCount(1, "skips for overlap", `SELECT count(*)
+			FROM punctual.runs
+			WHERE status = 'skipped' AND reason = 'overlap' AND blocked_by IS NOT NULL`)
+		var active *jobs.ActiveRunError
+		if _, err := c.TryTrigger("a"); !errors.As(err, &active) {
+			t.Errorf("a trigger beside a waiting run: error %v", err)
+		}
+		c.Finish(first, domain.Succeed, "")
+		second := c.ClaimAll(replica)
+		if len(second) != 1 {
+			t.Fatalf("the waiting run did not start at once: %v", second)
+		}
+		c.Finish(second[0], domain.Succeed, "")
+		c.WantCount(0, "the gate is not free", `SELECT count(active_run) + count(waiting_run) FROM punctual.exclusive`)
+	})
+	t.Run("a trigger under replace takes the place of the active run", func(t *testing.T) {
+		c := NewFixture(t)
+		c.Create("a", Overlapping(domain.PolicyReplace))
+		c.Trigger("a")
+		replica := uuid.New()
+		first := c.ClaimAll(replica)[0]
+		second := c.Trigger("a")
+		if started := c.ClaimAll(replica); len(started) != 0 {
+			t.Fatalf("the new run started while the old one was active")
+		}
+		c.Finish(first, domain.Succeed, "")
+		if got := c.Run(first.RunID); got.Status != domain.StatusCancelled {
+			t.Errorf("the old run is %s", got.Status)
+		}
+		if started := c.ClaimAll(replica); len(started) != 1 || started[0].RunID != second.ID {
+			t.Errorf("started %v", started)
+		}
+	})
+}

@@ -1,0 +1,294 @@
+package claim_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	. "punctual/internal/storetest"
+	"punctual/scheduler"
+	"punctual/scheduler/admit"
+	"punctual/scheduler/domain"
+	"punctual/store"
+	"punctual/store/jobs"
+)
+
+// A slot is claimed between a trigger and the claim of its run, which the trigger could not know.
+func TestTheClaimDecidesAboutARunThatAnotherOneHasOvertaken(t *testing.T) {
+	for policy, want := range map[domain.ConcurrencyPolicy]struct{ slot, run, then string }{
+		domain.PolicyAllow:   {"running", "running", "running"},
+		domain.PolicyForbid:  {"running", "skipped overlap", "skipped overlap"},
+		domain.PolicyWait:    {"running", "pending", "running"},
+		domain.PolicyReplace: {"running replaced", "pending", "running"},
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			c := NewReplica(t)
+			job := c.Create("job", patient, Overlapping(policy))
+			run := c.Trigger("job").ID
+			slot := c.One(slot(c, job.ID, 2))
+			c.ClaimReady(10)
+			c.ClaimReady(10)
+			if is := c.Is(slot.RunID); is != want.slot {
+				t.Errorf("the slot's run is %s, want %s", is, want.slot)
+			}
+			if is := c.Is(run); is != want.run {
+				t.Errorf("the trigger's run is %s, want %s", is, want.run)
+			}
+			if by := c.Run(run).BlockedBy; policy == domain.PolicyForbid && (by == nil || *by != slot.RunID) {
+				t.Errorf("it was blocked by %v, want %s", by, slot.RunID)
+			}
+			if due := c.Count(`SELECT count(*) FROM punctual.ready WHERE due_at < now() + interval '1 min'`); due != 0 {
+				t.Errorf("%d runs are looked at within a minute", due)
+			}
+			c.Finish(Succeeded(slot))
+			c.ClaimReady(10)
+			if is := c.Is(run); is != want.then {
+				t.Errorf("after the slot's run the trigger's run is %s, want %s", is, want.then)
+			}
+		})
+	}
+}
+
+// Many runs are entered at once, as a transaction that has not asked may do.
+func TestOneClaimDecidesAboutManyRunsOfAJob(t *testing.T) {
+	for policy, want := range map[domain.ConcurrencyPolicy][]string{
+		domain.PolicyForbid:  {"running", "skipped overlap", "skipped overlap", "skipped overlap"},
+		domain.PolicyWait:    {"running", "pending", "skipped overlap", "skipped overlap"},
+		domain.PolicyReplace: {"cancelled replaced", "cancelled replaced", "cancelled replaced", "running"},
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			c := NewReplica(t)
+			job := c.Create("job", Never, Overlapping(policy))
+			ids := enter(c.Fixture, job, 4)
+			c.One(c.ClaimReady(10))
+			got := make([]string, len(ids))
+			for i, id := range ids {
+				got[i] = c.Is(id)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("the runs are %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// Under replace the newest run stays, even if an older one is claimed after it.
+func TestAnOlderRunReplacesNoNewerOne(t *testing.T) {
+	c := NewReplica(t)
+	job := c.Create("job", Never, Replacing)
+	ids := enter(c.Fixture, job, 2)
+	c.Exec(`UPDATE punctual.ready SET due_at = now() + interval '1 h' WHERE run_id = $1`, ids[0])
+	c.One(c.ClaimReady(10))
+	c.Exec(`UPDATE punctual.ready SET due_at = now()`)
+	c.ClaimReady(10)
+	if old, newer := c.Is(ids[0]), c.Is(ids[1]); old != "cancelled replaced" || newer != "running" {
+		t.Errorf("the older run is %s, the newer one %s", old, newer)
+	}
+}
+
+// A claim that would have to wait for the row of a run that it replaces puts its own run off. Two claims could else
+// wait for each other.
+func TestAClaimWaitsForNoRowOfARunThatItReplaces(t *testing.T) {
+	c := NewReplica(t)
+	for job, table := range map[string]string{"a": `ready WHERE run_id = $1`, "b": `runs WHERE id = $1`} {
+		first := c.Manual(job, Replacing)
+		c.Finish(Failed(first))
+		run := c.Trigger(job).ID
+		free := c.Stranger(table, first.RunID)
+		began := time.Now()
+		if b, err := c.Claims.ClaimReady(Bounded(t), scheduler.Claim{
+			Replica: c.ReplicaID, Work: domain.WorkReady, Quotas: []admit.Quota{{Queue: c.Queue, Slots: 10}},
+		}); err != nil || len(b.Runs) != 0 || c.Is(run) != "pending" || c.Is(first.RunID) == "cancelled replaced" {
+			t.Errorf("%s: %d runs started, %v, after %s", table, len(b.Runs), err, time.Since(began))
+		}
+		free()
+		c.Exec(`UPDATE punctual.ready SET due_at = now() WHERE run_id = $1`, run)
+		c.ClaimReady(10)
+		if a := c.One(c.ClaimReady(10)); a.RunID != run {
+			t.Error("another run starts")
+		}
+	}
+}
+
+// enter enters runs of a job without asking whether they overlap.
+func enter(c Fixture, job jobs.Record, n int) (ids []uuid.UUID) {
+	c.T.Helper()
+	for i := range n {
+		ids = append(ids, Value[uuid.UUID](c, `
+			WITH made AS (
+			    INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
+			    SELECT $2, j.id, now(), now(), j.tenant, j.version, s.lane, 'pending', 'manual'
+			    FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id WHERE j.id = $1
+			    RETURNING id, job_id, due_at, tenant, lane)
+			INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT * FROM made RETURNING run_id`,
+			job.ID, domain.NewRunID(time.Now().Add(time.Duration(i)*time.Millisecond))))
+	}
+	return ids
+}
+
+// Triggers, slots, edits, cancels, claims and finishes of a few jobs go on side by side. Runs of a job that must not
+// overlap never do, every run ends, and no transaction deadlocks.
+func TestWhateverComesTogetherNoTwoRunsOverlap(t *testing.T) {
+	times := 30
+	if testing.Short() {
+		times = 3
+	}
+	for _, policy := range []domain.ConcurrencyPolicy{
+		domain.PolicyAllow, domain.PolicyForbid, domain.PolicyWait, domain.PolicyReplace,
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			c := NewReplica(t)
+			names := []string{"a", "b", "c"}
+			r := raced{Replica: c, inFlight: map[uuid.UUID]*atomic.Int32{}, exclusive: policy != domain.PolicyAllow}
+			for _, name := range names {
+				r.inFlight[c.Create(name, Every(time.Second), Overlapping(policy)).ID] = new(atomic.Int32)
+			}
+			var racers sync.WaitGroup
+			for i, work := range []func(n int){
+				r.trigger, r.trigger, r.trigger, r.enterPlain, r.edit, r.cancelOne, r.work, r.work, r.work, r.work,
+			} {
+				racers.Go(func() {
+					for n := range times {
+						work(i + n)
+					}
+				})
+			}
+			racers.Wait()
+			for _, name := range names {
+				c.Pause(name)
+			}
+			deadline := time.Now().Add(time.Minute)
+			for c.Count(`SELECT count(*) FROM punctual.runs WHERE finished_at IS NULL`) > 0 {
+				if r.work(0); time.Now().After(deadline) {
+					t.Fatalf("runs have not ended: %q", unended(c.Fixture))
+				}
+				c.Exec(`UPDATE punctual.ready SET due_at = now() WHERE due_at > now() AND NOT at_gate`) // put off for a second
+			}
+			c.WantCount(0, "rows of runs that have ended are left", `SELECT
+				(SELECT count(*) FROM punctual.ready) + (SELECT count(*) FROM punctual.claims)
+				+ (SELECT count(active_run) + count(waiting_run) FROM punctual.exclusive)`)
+			c.WantCount(0, "runs ended without a reason",
+				`SELECT count(*) FROM punctual.runs WHERE status <> 'succeeded' AND reason IS NULL`)
+			c.WantCount(0, "deadlocks", `SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()`)
+		})
+	}
+}
+
+// raced counts the runs in flight of each job.
+type raced struct {
+	Replica
+	inFlight  map[uuid.UUID]*atomic.Int32
+	exclusive bool
+}
+
+func (r raced) name(n int) string { return string(rune('a' + n%3)) }
+
+func (r raced) trigger(n int) {
+	_, err := r.TryTrigger(r.name(n))
+	if active := (*jobs.ActiveRunError)(nil); err != nil && !errors.As(err, &active) {
+		r.T.Errorf("a trigger: %v", err)
+	}
+}
+
+func (r raced) enterPlain(n int) {
+	job, err := r.Jobs.GetJob(r.T.Context(), r.Tenant, r.name(n))
+	if err != nil {
+		r.T.Errorf("reading a job: %v", err)
+		return
+	}
+	enter(r.Fixture, job, 1)
+}
+
+func (r raced) edit(n int) {
+	if _, err := r.TryEdit(r.name(n), Every(time.Duration(1+n%2)*time.Second)); err != nil {
+		r.T.Errorf("an edit: %v", err)
+	}
+}
+
+func (r raced) cancelOne(int) {
+	var run uuid.UUID
+	if err := r.DB.Callers.QueryRow(r.T.Context(), `SELECT coalesce((SELECT id FROM punctual.runs
+		WHERE finished_at IS NULL ORDER BY random() LIMIT 1), '00000000-0000-0000-0000-000000000000')`).Scan(&run); err != nil {
+		r.T.Errorf("looking for a run: %v", err)
+		return
+	}
+	if run != uuid.Nil {
+		if _, err := r.Runs.CancelRun(r.T.Context(), r.Tenant, run); err != nil && !errors.Is(err, store.ErrState) {
+			r.T.Errorf("a cancel: %v", err)
+		}
+	}
+}
+
+// work claims slots and runs, and finishes them.
+func (r raced) work(int) {
+	ctx, claim := r.T.Context(), scheduler.Claim{Replica: r.ReplicaID, Quotas: []admit.Quota{{Queue: r.Queue, Slots: 5}}}
+	slots, err := r.Claims.ClaimDue(ctx, claim)
+	if err != nil {
+		r.T.Errorf("a claim of slots: %v", err)
+	}
+	claim.Work = domain.WorkReady
+	runs, err := r.Claims.ClaimReady(ctx, claim)
+	if err != nil {
+		r.T.Errorf("a claim of runs: %v", err)
+	}
+	batch := append(slots.Runs, runs.Runs...)
+	for _, a := range batch {
+		if n := r.inFlight[a.Job.ID].Add(1); n > 1 && r.exclusive {
+			r.T.Errorf("%d runs of job %s are in flight", n, a.Job.Name)
+		}
+	}
+	for _, a := range batch {
+		r.inFlight[a.Job.ID].Add(-1)
+		o := Succeeded(a)
+		if rand.IntN(3) == 0 {
+			o = Failed(a)
+			o.RetryIn = 0
+		}
+		if _, err := r.Claims.Finish(ctx, []domain.Outcome{o}, nil); err != nil {
+			r.T.Errorf("a finish: %v", err)
+		}
+	}
+	if leases := leasesOf(batch); len(leases) > 0 {
+		if _, err := r.Claims.Finish(ctx, nil, leases); err != nil {
+			r.T.Errorf("the end of leases: %v", err)
+		}
+	}
+}
+
+func leasesOf(batch []domain.Assignment) (leases []uuid.UUID) {
+	for _, a := range batch {
+		if !slices.Contains(leases, a.Lease.ID) {
+			leases = append(leases, a.Lease.ID)
+		}
+	}
+	return leases
+}
+
+// unended describes runs that have not ended.
+func unended(c Fixture) []string {
+	return Value[[]string](c, `SELECT array_agg(concat_ws(' ', j.name, r.status, r.reason, r.trigger, r.id, y.due_at - now(),
+			y.at_gate, 'gate', x.active_run, x.waiting_run))
+		FROM punctual.runs r JOIN punctual.jobs j ON j.id = r.job_id LEFT JOIN punctual.ready y ON y.run_id = r.id
+		LEFT JOIN punctual.exclusive x ON x.job_id = r.job_id
+		WHERE r.finished_at IS NULL`)
+}
+
+// A run that has expired while it waited is in nobody's way, but the run behind it is.
+func TestATriggerFacesTheRunBehindAnExpiredOne(t *testing.T) {
+	c := NewReplica(t)
+	c.Manual("job", Overlapping(domain.PolicyWait), Expiring(time.Hour))
+	expired := c.Trigger("job").ID
+	c.ClaimReady(10)
+	c.Exec(`UPDATE punctual.runs SET due_at = due_at - interval '2 hours' WHERE id = $1`, expired)
+	behind := c.Trigger("job").ID
+	var active *jobs.ActiveRunError
+	if _, err := c.TryTrigger("job"); !errors.As(err, &active) || active.Run != behind {
+		t.Errorf("%v; behind the expired run is %s", err, behind)
+	}
+}

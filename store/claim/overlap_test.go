@@ -1,0 +1,333 @@
+package claim_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	. "punctual/internal/storetest"
+	"punctual/scheduler/domain"
+	"punctual/store/jobs"
+	"punctual/store/letters"
+)
+
+// slot makes one slot of an hourly job due and claims it, and it alone. The job's next slot is not due afterwards.
+func slot(c Replica, job uuid.UUID, hoursAgo int) domain.Batch {
+	c.T.Helper()
+	c.Exec(`UPDATE punctual.schedules
+		SET scheduled_for = date_trunc('hour', now()) - $2 * interval '1 h', next_run_at = now()
+		WHERE job_id = $1`, job, hoursAgo)
+	b := c.Claim(1, false)
+	c.Exec(`UPDATE punctual.schedules
+		SET scheduled_for = date_trunc('hour', now()) + interval '3 h',
+			next_run_at = date_trunc('hour', now()) + interval '3 h'
+		WHERE job_id = $1`, job)
+	return b
+}
+
+func TestAPolicyHoldsFromTheNextSlotOnWhateverIsInFlight(t *testing.T) {
+	t.Run("forbid", func(t *testing.T) {
+		c := NewReplica(t)
+		job := c.Create("job", patient)
+		first, second := c.One(slot(c, job.ID, 9)), c.One(slot(c, job.ID, 8))
+		c.Edit("job", Forbid)
+		if b := slot(c, job.ID, 7); len(b.Runs) != 0 {
+			t.Error("a slot runs beside two runs of before")
+		}
+		var active *jobs.ActiveRunError
+		if _, err := c.TryTrigger("job"); !errors.As(err, &active) {
+			t.Errorf("a trigger beside them: error %v", err)
+		}
+		c.Finish(Succeeded(second))
+		if b := slot(c, job.ID, 6); len(b.Runs) != 0 {
+			t.Error("a slot runs beside the older run of before")
+		}
+		c.Finish(Succeeded(first))
+		third := c.One(slot(c, job.ID, 5))
+		if b := slot(c, job.ID, 4); len(b.Runs) != 0 {
+			t.Error("a slot runs beside the one that came after")
+		}
+		c.Finish(Succeeded(third))
+		c.One(slot(c, job.ID, 3))
+		c.WantHistory(job.ID,
+			"schedule succeeded", "schedule succeeded", "schedule skipped overlap x1", "schedule skipped overlap x1",
+			"schedule succeeded", "schedule skipped overlap x1", "schedule running")
+	})
+	t.Run("a run between two attempts counts", func(t *testing.T) {
+		c := NewReplica(t)
+		job := c.Create("job", patient)
+		run := c.One(slot(c, job.ID, 9))
+		c.Finish(Failed(run))
+		c.Edit("job", Forbid)
+		if b := slot(c, job.ID, 8); len(b.Runs) != 0 {
+			t.Error("a slot runs beside a run that is to be retried")
+		}
+		again := c.Again()
+		if again.RunID != run.RunID {
+			t.Error("the retry is not the run")
+		}
+		c.Finish(Succeeded(again))
+		c.One(slot(c, job.ID, 7))
+	})
+	t.Run("so does one that its target works on", func(t *testing.T) {
+		c := NewReplica(t)
+		a := c.Accepted("job", patient, Overlapping(domain.PolicyAllow))
+		c.Edit("job", Forbid)
+		if b := slot(c, a.Job.ID, 8); len(b.Runs) != 0 {
+			t.Error("a slot runs beside a run that its target works on")
+		}
+	})
+	t.Run("a run that nobody has sent yet goes one at a time", func(t *testing.T) {
+		c := NewReplica(t)
+		job := c.Create("job", Never)
+		for range 3 {
+			c.Trigger("job")
+		}
+		c.Edit("job", Forbid)
+		for range 3 {
+			a := c.One(c.ClaimReady(10))
+			c.ClaimReady(10)
+			c.Finish(Succeeded(a))
+			c.Exec(`UPDATE punctual.ready SET due_at = now()`)
+		}
+		c.WantHistory(job.ID, "manual succeeded", "manual succeeded", "manual succeeded")
+	})
+	t.Run("replace", func(t *testing.T) {
+		c := NewReplica(t)
+		job := c.Create("job", patient)
+		first, second := c.One(slot(c, job.ID, 9)), c.One(slot(c, job.ID, 8))
+		c.Edit("job", Overlapping(domain.PolicyReplace))
+		if b := slot(c, job.ID, 7); len(b.Runs) != 0 {
+			t.Error("the slot does not wait until those that it replaces have ended")
+		}
+		c.WantCount(2, "runs are to be cancelled",
+			`SELECT count(*) FROM punctual.cancels WHERE run_id IN ($1, $2)`, first.RunID, second.RunID)
+	})
+	t.Run("allow", func(t *testing.T) {
+		c := NewReplica(t)
+		job := c.Create("job", patient, Overlapping(domain.PolicyWait))
+		first := c.One(slot(c, job.ID, 9))
+		if b := slot(c, job.ID, 8); len(b.Runs) != 0 {
+			t.Error("the second slot does not wait")
+		}
+		c.ClaimReady(10)
+		c.Edit("job", Overlapping(domain.PolicyAllow))
+		c.One(c.ClaimReady(10))
+		c.Finish(Failed(first))
+		c.Exec(`UPDATE punctual.ready SET due_at = now()`)
+		c.Trigger("job")
+		if b := c.ClaimReady(10); len(b.Runs) != 2 {
+			t.Errorf("%d of a retry and a run by hand go out beside a third run", len(b.Runs))
+		}
+	})
+	t.Run("allow, and forbid again", func(t *testing.T) {
+		c := NewReplica(t)
+		job := c.Create("job", patient, Forbid)
+		c.One(slot(c, job.ID, 9))
+		c.Edit("job", Overlapping(domain.PolicyAllow))
+		c.One(slot(c, job.ID, 8))
+		c.Edit("job", Forbid)
+		if b := slot(c, job.ID, 7); len(b.Runs) != 0 {
+			t.Error("a slot runs beside two runs of before")
+		}
+	})
+}
+
+func TestAJobThatMayOverlapAgainIsNotHeldUpInOperations(t *testing.T) {
+	c := NewReplica(t)
+	job := c.Create("job", patient, Forbid)
+	dead := c.Die("job", 3)
+	c.One(slot(c, job.ID, 1))
+	c.Edit("job", Overlapping(domain.PolicyAllow))
+	c.Backfill(letters.BackfillRequest{Job: "job", From: Began.Add(-20 * time.Hour), To: Began.Add(-5 * time.Hour)})
+	c.NextBatch()
+	if n := c.Backfilled(job.ID); n < 15 {
+		t.Errorf("%d of 15 slots are backfilled at once", n)
+	}
+	c.Start(letters.BulkRequest{Kind: letters.OperationReplay})
+	c.NextBatch()
+	c.WantCount(3, "dead letters are replayed at once",
+		`SELECT count(*) FROM punctual.runs WHERE replay_of = ANY($1)`, dead)
+}
+
+func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
+	for _, k := range []struct {
+		policy domain.ConcurrencyPolicy
+		want   []string
+	}{
+		{domain.PolicyAllow, []string{"succeeded", "succeeded", "succeeded", "succeeded"}},
+		{domain.PolicyForbid, []string{"succeeded", "409", "409", "409"}},
+		{domain.PolicyWait, []string{"succeeded", "succeeded", "409", "409"}},
+		{domain.PolicyReplace, []string{"cancelled replaced", "cancelled replaced", "cancelled replaced", "succeeded"}},
+	} {
+		t.Run(string(k.policy), func(t *testing.T) {
+			c := NewReplica(t)
+			c.Create("job", Never, Overlapping(k.policy))
+			runs := make([]uuid.UUID, 4)
+			for i := range runs {
+				run, err := c.TryTrigger("job")
+				if active := (*jobs.ActiveRunError)(nil); err != nil && !errors.As(err, &active) {
+					t.Fatal(err)
+				}
+				runs[i] = run.ID
+			}
+			for {
+				b := c.ClaimReady(10)
+				if len(b.Runs) == 0 {
+					break
+				}
+				if len(b.Runs) > 1 && k.policy != domain.PolicyAllow {
+					t.Errorf("%d runs start side by side", len(b.Runs))
+				}
+				for _, a := range b.Runs {
+					c.Finish(Succeeded(a))
+				}
+			}
+			for i, id := range runs {
+				got := "409"
+				if id != uuid.Nil {
+					run := c.Run(id)
+					got = string(run.Status)
+					if run.Reason != nil {
+						got += " " + string(*run.Reason)
+					}
+				}
+				if got != k.want[i] {
+					t.Errorf("trigger %d is %s, want %s", i+1, got, k.want[i])
+				}
+			}
+			c.WantCount(0, "runs still wait", `SELECT count(*) FROM punctual.ready`)
+		})
+	}
+}
+
+// Every kind of edit settles the slots that are due.
+func TestSlotsThatAnEditSettlesObeyThePolicy(t *testing.T) {
+	for policy, want := range map[domain.ConcurrencyPolicy][]string{
+		domain.PolicyAllow: {"schedule running", "schedule running", "schedule running", "schedule running"},
+		domain.PolicyForbid: {
+			"schedule running", "schedule skipped overlap x1", "schedule skipped overlap x1", "schedule skipped overlap x1",
+		},
+		domain.PolicyWait: {
+			"schedule running", "schedule pending", "schedule skipped overlap x1", "schedule skipped overlap x1",
+		},
+		domain.PolicyReplace: {
+			"schedule cancelled replaced", "schedule cancelled replaced", "schedule cancelled replaced", "schedule running",
+		},
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			c := NewReplica(t)
+			job := c.Create("job", patient, Overlapping(policy))
+			c.Exec(`UPDATE punctual.schedules
+				SET scheduled_for = date_trunc('hour', now()) - interval '3 h',
+					next_run_at = date_trunc('hour', now()) - interval '3 h'
+				WHERE job_id = $1`, job.ID)
+			c.Edit("job", Every(90*time.Minute))
+			b := c.ClaimReady(10)
+			c.WantHistory(job.ID, want...)
+			for len(b.Runs) > 0 {
+				for _, a := range b.Runs {
+					c.Finish(Succeeded(a))
+				}
+				b = c.ClaimReady(10)
+			}
+			if n := c.Ready(job.ID); n != 0 {
+				t.Errorf("%d runs still wait", n)
+			}
+		})
+	}
+}
+
+func TestARunThatHasExpiredWhileItWaitedBlocksNobody(t *testing.T) {
+	for _, how := range []string{"a slot", "a trigger", "an edit"} {
+		t.Run(how, func(t *testing.T) {
+			c := NewReplica(t)
+			job := c.Create("job", patient, Overlapping(domain.PolicyWait), Expiring(100*time.Hour))
+			active := c.One(slot(c, job.ID, 9))
+			if b := slot(c, job.ID, 8); len(b.Runs) != 0 {
+				t.Fatal("the second slot does not wait")
+			}
+			waiting := domain.SlotRunID(job.ID, time.Now().UTC().Truncate(time.Hour).Add(-8*time.Hour))
+			c.Exec(`UPDATE punctual.runs SET due_at = due_at - interval '100 h' WHERE id = $1`, waiting)
+			switch how {
+			case "a slot":
+				slot(c, job.ID, 7)
+			case "a trigger":
+				c.Trigger("job")
+			case "an edit":
+				c.Exec(`UPDATE punctual.schedules
+					SET scheduled_for = date_trunc('hour', now()), next_run_at = date_trunc('hour', now())
+					WHERE job_id = $1`, job.ID)
+				c.Edit("job", Every(90*time.Minute))
+			}
+			c.ClaimReady(10)
+			run := c.Run(waiting)
+			if run.Status != domain.StatusSkipped || OrEmpty(run.Reason) != domain.ReasonExpired || run.FinishedAt == nil {
+				t.Errorf("the run that has expired is %s %s", run.Status, OrEmpty(run.Reason))
+			}
+			c.Finish(Succeeded(active))
+			if a := c.One(c.ClaimReady(10)); a.RunID == waiting {
+				t.Error("the run that has expired started")
+			}
+			if n := c.Ready(job.ID); n != 0 {
+				t.Errorf("%d runs still wait", n)
+			}
+		})
+	}
+}
+
+// A run that waits at a gate is looked at once, and then not before the gate is free.
+func TestWaitingAtAGateCostsNothing(t *testing.T) {
+	c := NewReplica(t)
+	const n = 20
+	running := make([]domain.Assignment, n)
+	for i := range n {
+		name := fmt.Sprintf("job-%d", i)
+		c.Create(name, Never, Overlapping(domain.PolicyWait))
+		running[i] = c.Begun(name)
+		c.Trigger(name)
+	}
+	c.ClaimReady(100)
+	if due := c.Count(`SELECT count(*) FROM punctual.ready WHERE due_at < now() + interval '1 min'`); due != 0 {
+		t.Errorf("%d of %d waiting runs are looked at within a minute", due, n)
+	}
+	c.Finish(Succeeded(running[0]))
+	if a := c.One(c.ClaimReady(100)); a.Job.Name != "job-0" {
+		t.Errorf("a run of %s starts", a.Job.Name)
+	}
+}
+
+// No gate names the replays of dead letters. They run one after the other all the same, and no claim looks at them in
+// vain.
+func TestRunsThatNoGateNamesComeOneAfterTheOther(t *testing.T) {
+	c := NewReplica(t)
+	job := c.Create("job", Never, Forbid)
+	for _, dead := range c.Die("job", 4) {
+		c.Replay(dead)
+	}
+	ran := 0
+	for {
+		b := c.ClaimReady(10)
+		if len(b.Runs) == 0 {
+			break
+		}
+		ran++
+		if due := c.Count(`SELECT count(*) FROM punctual.ready WHERE due_at < now() + interval '1 min'`); due != 0 {
+			t.Errorf("%d are looked at within a minute", due)
+		}
+		// The next replay is cancelled as it becomes due. The replay after it must not wait for another run to end.
+		if ran == 2 {
+			c.Finish(Succeeded(c.One(b)))
+			next := Value[uuid.UUID](c.Fixture, `SELECT run_id FROM punctual.ready WHERE due_at <= now()`)
+			c.Cancel(next)
+			continue
+		}
+		c.Finish(Succeeded(c.One(b)))
+	}
+	if left := c.Ready(job.ID); ran != 3 || left != 0 {
+		t.Errorf("%d ran, %d are left", ran, left)
+	}
+}

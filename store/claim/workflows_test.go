@@ -1,0 +1,487 @@
+package claim_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	. "punctual/internal/storetest"
+	"punctual/scheduler/domain"
+	"punctual/store/claim"
+	"punctual/store/history"
+	"punctual/store/jobs"
+)
+
+func TestAWorkflowGoesThroughItsSteps(t *testing.T) {
+	c := NewReplica(t)
+	c.Create("etl", Never, Steps("extract", "left<extract", "right<extract", "load<left,right"))
+	a := c.StartWorkflow("etl", `{"day":"{{run}}"}`)
+	if a.Job.ConcurrencyPolicy != domain.PolicyForbid || !a.Gated {
+		t.Errorf("the policy is %s, gated: %t", a.Job.ConcurrencyPolicy, a.Gated)
+	}
+	got := c.ClaimSteps() // within the transaction in which the workflow began, so no chore was needed
+	if StepNames(got) != "extract" {
+		t.Fatalf("%s starts, want extract", StepNames(got))
+	}
+	if want := `{"input":{"day":"{{{{run}}"}}`; string(got["extract"].Body) != want {
+		t.Errorf("extract is sent %s, want %s", got["extract"].Body, want)
+	}
+	o := Succeeded(got["extract"])
+	o.Result = []byte(`{"rows":7}`)
+	c.FinishAndRelease(o)
+	if got = c.ClaimSteps(); StepNames(got) != "left, right" {
+		t.Fatalf("%s start, want left and right", StepNames(got))
+	}
+	if want := `{"input":{"day":"{{{{run}}"},"steps":{"extract":{"status":"succeeded","result":{"rows":7}}}}`; string(got["left"].Body) != want {
+		t.Errorf("left is sent %s, want %s", got["left"].Body, want)
+	}
+	if s := got["left"]; s.Workflow != a.RunID || s.Job.URL().Host != "left.example" || s.Gated {
+		t.Errorf("left is %+v", s)
+	}
+	c.FinishAndRelease(Succeeded(got["left"]))
+	if got := c.ClaimSteps(); len(got) > 0 {
+		t.Errorf("%s starts before right has ended", StepNames(got))
+	}
+	c.FinishAndRelease(Succeeded(got["right"]))
+	c.FinishAndRelease(Succeeded(c.ClaimSteps()["load"]))
+	c.Listen()
+	c.WantState(a.RunID, "succeeded attempt 1 finished")
+	c.GoOn()
+	c.WantCount(0, "workflows go on", `SELECT count(*) FROM punctual.workflows`)
+	c.NothingLeft()
+	c.Clean()
+}
+
+func TestHowAWorkflowEnds(t *testing.T) {
+	for name, with := range map[string]struct {
+		do          func(c Replica, a domain.Assignment, steps map[string]domain.Assignment)
+		state, runs string
+	}{
+		"a step dies": {
+			func(c Replica, _ domain.Assignment, s map[string]domain.Assignment) {
+				c.FinishAndRelease(Died(s["a"]))
+				c.FinishAndRelease(Succeeded(c.ClaimSteps()["clean"]))
+			}, "dead http_5xx attempt 1 finished dead letter of 1 http_5xx attempts: 1 failed http_5xx",
+			"a dead http_5xx, b skipped upstream_failed, clean succeeded",
+		},
+		"it is cancelled": {
+			func(c Replica, a domain.Assignment, s map[string]domain.Assignment) {
+				c.Cancel(a.RunID)
+				c.GoOn()
+				c.FinishAndRelease(Succeeded(s["a"])) // a replica has it
+			}, "cancelled cancelled_by_user attempt 1 finished attempts: 1 cancelled cancelled_by_user",
+			"a cancelled cancelled_by_user",
+		},
+		"a step is cancelled": {
+			func(c Replica, _ domain.Assignment, s map[string]domain.Assignment) {
+				c.Cancel(s["a"].RunID)
+				c.FinishAndRelease(Ended(s["a"], domain.Cancel))
+				c.FinishAndRelease(Succeeded(c.ClaimSteps()["clean"]))
+			}, "dead upstream_failed attempt 1 finished dead letter of 1 upstream_failed attempts: 1 failed upstream_failed",
+			"a cancelled cancelled_by_user, b skipped upstream_failed, clean succeeded",
+		},
+		"its time is up": {
+			func(c Replica, a domain.Assignment, s map[string]domain.Assignment) {
+				c.Exec(`UPDATE punctual.runs SET started_at = started_at - interval '8 days' WHERE id = $1`, a.RunID)
+				c.Overdue(a.RunID)
+				c.GoOn()
+				c.FinishAndRelease(Succeeded(s["a"]))
+			}, "dead timeout attempt 1 finished dead letter of 1 timeout attempts: 1 timed_out timeout",
+			"a cancelled cancelled_by_user",
+		},
+		"its job is deleted": {func(c Replica, _ domain.Assignment, s map[string]domain.Assignment) {
+			c.Must(c.Jobs.DeleteJob(c.T.Context(), c.Tenant, "w", nil, false))
+			c.FinishAndRelease(Succeeded(s["a"])) // its request was out
+		}, "cancelled job_deleted attempt 1 finished attempts: 1 cancelled job_deleted", "a succeeded"},
+		"a step's replica is lost": {
+			func(c Replica, _ domain.Assignment, s map[string]domain.Assignment) {
+				c.Lose(c.ReplicaID)
+				c.Recover()
+				c = AsReplica(c.Fixture)
+				c.FinishAndRelease(Succeeded(c.ClaimSteps()["clean"]))
+			}, "dead lost attempt 1 finished dead letter of 1 lost attempts: 1 lost lost",
+			"a dead lost, b skipped upstream_failed, clean succeeded",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := NewReplica(t)
+			c.Create("w", Never, Steps("a", "b<a", "clean<b!"))
+			a := c.StartWorkflow("w", "")
+			with.do(c, a, c.ClaimSteps())
+			c.GoOn()
+			c.WantState(a.RunID, with.state)
+			if got := c.StepsOf(a.RunID); got != with.runs {
+				t.Errorf("its steps are %s, want %s", got, with.runs)
+			}
+			c.WantCount(0, "workflows go on", `SELECT count(*) FROM punctual.workflows`)
+			c.NothingLeft()
+			c.Clean()
+		})
+	}
+}
+
+// A replica that dies before the run of a workflow has begun costs nothing: it has sent nothing.
+func TestAWorkflowOutlivesTheReplicaThatClaimedIt(t *testing.T) {
+	c := NewReplica(t)
+	c.Create("w", Never, Steps("a"))
+	run := c.Begun("w").RunID
+	c.Lose(c.ReplicaID)
+	c.Recover()
+	c = AsReplica(c.Fixture)
+	a := c.Again()
+	if a.RunID != run || a.Attempt != 1 {
+		t.Errorf("run %s is claimed for its attempt %d, want %s and 1", a.RunID, a.Attempt, run)
+	}
+	c.AcceptWorkflow(a)
+	c.FinishAndRelease(Succeeded(c.ClaimSteps()["a"]))
+	c.GoOn()
+	c.WantState(run, "succeeded attempt 1 finished")
+}
+
+// Workflows with random graphs end as a reference says, whatever their steps answer, in whatever order, with two
+// replicas finishing at once. So do their reruns, whatever is kept and set.
+func TestWorkflowsEndAsTheReferenceSays(t *testing.T) {
+	c := NewReplica(t)
+	n := 40
+	if !testing.Short() {
+		n = 300
+	}
+	random := rand.New(rand.NewPCG(35, 7))
+	fate := map[uuid.UUID]map[string]domain.Status{}
+	graph := map[uuid.UUID][]domain.Step{}
+	for i := range n {
+		job := fmt.Sprintf("w%d", i)
+		var list []string
+		for k := range 1 + random.IntN(30) {
+			var on []string
+			for before := range k {
+				if random.IntN(k) < 2 {
+					on = append(on, fmt.Sprintf("s%d", before))
+				}
+			}
+			text := fmt.Sprintf("s%d", k)
+			if len(on) > 0 {
+				text += "<" + strings.Join(on, ",")
+			}
+			if random.IntN(4) == 0 {
+				text += "!"
+			}
+			list = append(list, text)
+		}
+		c.Create(job, Never, Steps(list...))
+		run := c.Trigger(job).ID
+		graph[run], fate[run] = c.Get(job).Definition.Steps, randomFate(random, c.Get(job).Definition.Steps)
+	}
+	playWorkflows(c, random, fate)
+	first := maps.Clone(graph)
+	for run, list := range first {
+		if random.IntN(8) == 0 {
+			continue
+		}
+		ended, r := endsOf(c, run), domain.StepRerun{}
+		for _, s := range list {
+			switch random.IntN(len(list) + 2) {
+			case 0:
+				r.From = append(r.From, s.Name)
+			case 1:
+				if r.Set == nil {
+					r.Set = map[string]domain.SetStep{}
+				}
+				r.Set[s.Name] = domain.SetStep{Result: []byte(`1`)}
+			}
+		}
+		again, err := c.For(c.Tenant).RerunRun(t.Context(), run, jobs.RerunRequest{
+			Steps: r, Original: random.IntN(2) == 0,
+		})
+		c.Must(err)
+		graph[again.ID], fate[again.ID] = list, randomFate(random, list)
+		for _, name := range referenceTaken(list, r, ended) {
+			fate[again.ID][name] = taken
+		}
+	}
+	playWorkflows(c, random, fate)
+	checkWorkflows(c, graph, fate)
+	c.WantCount(0, "workflows stood still", `SELECT $1::int`, c.Claims.TakenBack())
+	c.WantCount(0, "workflows go on", `SELECT count(*) FROM punctual.workflows`)
+	c.WantCount(0, "steps that were kept or set were sent", `
+		SELECT count(*) FROM punctual.runs WHERE step IS NOT NULL AND (rerun_of IS NOT NULL OR triggered_by IS NOT NULL)
+		AND (attempt > 0 OR started_at IS NOT NULL)`)
+	c.Clean()
+}
+
+// taken is the fate of a step that a rerun has kept or set: it has succeeded whatever those before it do.
+const taken domain.Status = "taken"
+
+func randomFate(random *rand.Rand, list []domain.Step) map[string]domain.Status {
+	fate := map[string]domain.Status{}
+	for _, s := range list {
+		fate[s.Name] = []domain.Status{
+			domain.StatusSucceeded, domain.StatusSucceeded, domain.StatusSucceeded, domain.StatusDead,
+		}[random.IntN(4)]
+	}
+	return fate
+}
+
+// playWorkflows lets workflows run to their ends, each step as its fate says.
+func playWorkflows(c Replica, random *rand.Rand, fate map[uuid.UUID]map[string]domain.Status) {
+	c.T.Helper()
+	for {
+		runs := append(c.ClaimReady(50).Runs, c.ClaimReady(50).Runs...)
+		if len(runs) == 0 {
+			break
+		}
+		random.Shuffle(len(runs), func(i, k int) { runs[i], runs[k] = runs[k], runs[i] })
+		var outcomes []domain.Outcome
+		for _, a := range runs {
+			switch {
+			case a.Job.IsWorkflow():
+				o := Ended(a, domain.Await)
+				o.RetryIn = time.Hour
+				outcomes = append(outcomes, o)
+			case fate[a.Workflow][a.Step] == domain.StatusDead:
+				outcomes = append(outcomes, Died(a))
+			default:
+				outcomes = append(outcomes, Succeeded(a))
+			}
+		}
+		half := random.IntN(len(outcomes) + 1)
+		failed := make(chan error, 2)
+		for _, part := range [][]domain.Outcome{outcomes[:half], outcomes[half:]} {
+			go func() {
+				var leases []uuid.UUID
+				_, err := c.Claims.Finish(c.T.Context(), part, leases)
+				failed <- err
+			}()
+		}
+		c.Must(<-failed)
+		c.Must(<-failed)
+		c.GoOn()
+	}
+}
+
+// endsOf returns how the steps of a workflow's run ended.
+func endsOf(c Replica, run uuid.UUID) map[string]domain.Status {
+	ends := map[string]domain.Status{}
+	for _, text := range strings.Split(c.StepsOf(run), ", ") {
+		words := strings.Fields(text)
+		ends[words[0]] = domain.Status(words[1])
+	}
+	return ends
+}
+
+// checkWorkflows compares workflows that have ended with what the reference says.
+func checkWorkflows(c Replica, graph map[uuid.UUID][]domain.Step, fate map[uuid.UUID]map[string]domain.Status) {
+	c.T.Helper()
+	for run, list := range graph {
+		want := referenceEnds(list, fate[run])
+		if got := c.StepsOf(run); got != want {
+			c.T.Errorf("workflow %s ended as\n%s\nwant\n%s", run, got, want)
+		}
+		status, dead := domain.StatusSucceeded, strings.Contains(want, " dead ")
+		if dead {
+			status = domain.StatusDead
+		}
+		if got := c.Run(run).Status; got != status {
+			c.T.Errorf("workflow %s is %s, want %s", run, got, status)
+		}
+	}
+}
+
+// referenceTaken returns the steps that a rerun takes as succeeded, of a run whose steps ended so.
+func referenceTaken(list []domain.Step, r domain.StepRerun, ended map[string]domain.Status) (names []string) {
+	var kept func(name string) bool
+	kept = func(name string) bool {
+		s := list[slices.IndexFunc(list, func(s domain.Step) bool { return s.Name == name })]
+		_, set := r.Set[name]
+		return !set && ended[name] == domain.StatusSucceeded && !slices.Contains(r.From, name) &&
+			!slices.ContainsFunc(s.DependsOn, func(on string) bool { return !kept(on) })
+	}
+	for _, s := range list {
+		if _, set := r.Set[s.Name]; set || len(r.From)+len(r.Set) > 0 && kept(s.Name) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// referenceEnds interprets a workflow: how its steps end when each that runs meets its fate.
+func referenceEnds(list []domain.Step, fate map[string]domain.Status) string {
+	end := map[string]domain.Status{}
+	var of func(name string) domain.Status
+	of = func(name string) domain.Status {
+		if status, known := end[name]; known {
+			return status
+		}
+		s := list[slices.IndexFunc(list, func(s domain.Step) bool { return s.Name == name })]
+		if end[name] = fate[name]; fate[name] == taken {
+			end[name] = domain.StatusSucceeded
+			return end[name]
+		}
+		for _, on := range s.DependsOn {
+			if of(on) != domain.StatusSucceeded && s.When != domain.WhenEnded {
+				end[name] = domain.StatusSkipped
+			}
+		}
+		return end[name]
+	}
+	var words []string
+	for _, s := range list {
+		word := s.Name + " " + string(of(s.Name))
+		switch end[s.Name] {
+		case domain.StatusDead:
+			word += " http_5xx"
+		case domain.StatusSkipped:
+			word += " upstream_failed"
+		}
+		words = append(words, word)
+	}
+	slices.Sort(words)
+	return strings.Join(words, ", ")
+}
+
+func TestVerifyFindsWorkflowsThatStandStill(t *testing.T) {
+	for want, harm := range map[string]string{
+		"it continues, but has no row in workflows: none of its steps will start": `DELETE FROM punctual.workflows`,
+		"its step b should have started": `WITH gone AS (DELETE FROM punctual.ready WHERE run_id IN (
+			SELECT id FROM punctual.runs WHERE step = 'b')) DELETE FROM punctual.runs WHERE step = 'b'`,
+		"its steps have all ended, and it has not": `
+			UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE step = 'b'`,
+		"it has ended, and its step b is pending": `
+			UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE step IS NULL`,
+	} {
+		t.Run(want, func(t *testing.T) {
+			c := NewReplica(t)
+			c.Create("w", Never, Steps("a", "b<a"))
+			c.StartWorkflow("w", "")
+			c.FinishAndRelease(Succeeded(c.ClaimSteps()["a"]))
+			c.Clean()
+			c.Exec(harm)
+			found := []string{}
+			c.Verified(func(o *history.VerifyOptions) {
+				o.Grace = time.Nanosecond
+				report := o.Report
+				o.Report = func(v history.Violation) error {
+					if v.Kind == history.ViolationWorkflow {
+						found = append(found, v.Detail)
+					}
+					return report(v)
+				}
+			})
+			if !slices.Equal(found, []string{want}) {
+				t.Errorf("verify finds %q, want %q", found, want)
+			}
+		})
+	}
+}
+
+// A workflow that nobody was told about goes on a minute later, and the replica says so.
+func TestAWorkflowThatStandsStillGoesOnAfterAMinute(t *testing.T) {
+	c := NewReplica(t)
+	c.Create("w", Never, Steps("a", "b<a"))
+	c.StartWorkflow("w", "")
+	c.Exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE step = 'a'`)
+	c.Exec(`DELETE FROM punctual.ready WHERE run_id IN (SELECT id FROM punctual.runs WHERE step = 'a')`)
+	if c.Wants(claim.ChoreWorkflows) {
+		t.Error("a heartbeat asks for the chore at once")
+	}
+	c.Exec(`UPDATE punctual.workflows SET looked_at = now() - interval '61 s'`)
+	if !c.Wants(claim.ChoreWorkflows) {
+		t.Error("no heartbeat asks for the chore after a minute")
+	}
+	c.GoOn()
+	if got := StepNames(c.ClaimSteps()); got != "b" {
+		t.Errorf("%q start, want b", got)
+	}
+	if n := c.Claims.TakenBack(); n != 1 {
+		t.Errorf("%d runs count as taken back, want 1", n)
+	}
+}
+
+// The steps of a workflow are no runs that wait in its queue.
+func TestWorkflowsQueueAsAWhole(t *testing.T) {
+	c := NewReplica(t)
+	c.Create("w", Never, Steps("a", "b"), func(d *domain.Definition) {
+		d.ConcurrencyPolicy, d.MaxPendingRuns = domain.PolicyQueue, 1
+	})
+	first := c.StartWorkflow("w", "") // its two steps wait to be claimed
+	second := c.Trigger("w").ID
+	got := c.ClaimSteps()
+	if StepNames(got) != "a, b" {
+		t.Fatalf("%s start, want a and b", StepNames(got))
+	}
+	if _, err := c.TryTrigger("w"); err == nil {
+		t.Error("a third run may wait, though max_pending_runs is 1")
+	}
+	c.FinishAndRelease(Succeeded(got["a"]))
+	c.FinishAndRelease(Succeeded(got["b"]))
+	c.GoOn()
+	c.WantState(first.RunID, "succeeded attempt 1 finished")
+	if a := c.One(c.ClaimReady(10)); a.RunID != second {
+		t.Errorf("run %s starts, want %s", a.RunID, second)
+	}
+}
+
+// The rate of a limit counts the starts of steps that take it, and neither the workflow's own run nor other steps.
+func TestVerifyCountsTheStartsOfStepsAtALimit(t *testing.T) {
+	for want, own := range map[int][]string{1: nil, 0: {}} { // the steps have the job's limit, or none
+		t.Run(fmt.Sprint(want), func(t *testing.T) {
+			c := NewReplica(t)
+			putLimit(c.Fixture, "api", 0, 1)
+			c.Create("w", Never, limited("api"), Steps("a", "b", "c"), func(d *domain.Definition) {
+				for i := range d.Steps {
+					d.Steps[i].Limits = own
+				}
+			})
+			c.Exec(`UPDATE punctual.limits SET updated_at = now() - interval '1 hour'`)
+			c.StartWorkflow("w", "")
+			c.Exec(`UPDATE punctual.runs SET due_at = now(), created_at = now(), started_at = now()`)
+			if got := verifyLimits(c); len(got) != want {
+				t.Errorf("verify finds %v, want %d", got, want)
+			}
+		})
+	}
+}
+
+// An idle workflow is not taken for one that stood still because another ends beside it.
+func TestAnIdleWorkflowStandsNotStill(t *testing.T) {
+	c := NewReplica(t)
+	for _, job := range []string{"ends", "idle"} {
+		c.Create(job, Never, Steps("a"))
+		c.StartWorkflow(job, "")
+		if a := c.ClaimSteps()["a"]; job == "ends" {
+			c.FinishAndRelease(Succeeded(a))
+			c.Listen()
+		}
+	}
+	c.Exec(`UPDATE punctual.workflows SET looked_at = now() - interval '2 min'`)
+	c.GoOn()
+	if n := c.Claims.TakenBack(); n != 0 {
+		t.Errorf("%d workflows count as taken back", n)
+	}
+}
+
+// What the store says of a job speaks of the runs of the whole.
+func TestStepsDoNotCountAsRunsOfTheirJob(t *testing.T) {
+	c := NewReplica(t)
+	c.Create("next", Never)
+	c.Create("w", Never, Steps("a", "b"), Then("next"))
+	a := c.StartWorkflow("w", "")
+	got := c.ClaimSteps()
+	c.FinishAndRelease(Succeeded(got["a"]))
+	c.Cancel(got["b"].RunID)
+	c.FinishAndRelease(Ended(got["b"], domain.Cancel))
+	c.WantCount(0, "chained runs", `SELECT count(*) FROM punctual.runs WHERE trigger = 'chain'`)
+	c.GoOn()
+	c.WantCaused(a.RunID, "")
+	stats, err := c.Runs.JobStats(t.Context(), c.Tenant, "w")
+	c.Must(err)
+	if stats.Runs != 1 || stats.Dead != 1 {
+		t.Errorf("%d runs, %d dead, want 1 and 1", stats.Runs, stats.Dead)
+	}
+}
