@@ -18,7 +18,7 @@ GOLANGCI         := .tools/golangci-lint-$(GOLANGCI_VERSION)
 GOTEST := .tools/progress
 
 # The slowest packages first, so that none runs alone at the end.
-PKG   ?= ./store ./internal/prove ./...
+PKG   ?= ./store/claim ./store ./internal/prove ./...
 BENCH ?= .
 SOAK  ?= 10m
 FUZZ  ?= 30s
@@ -29,7 +29,7 @@ ARGS  ?=
 .PHONY: help
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "  PKG=./store limits test and microbench; ARGS=... goes to punctual dev, punctual bench and go test (ARGS=-v shows all)"
+	@echo "  PKG=./store/runs limits test and microbench; ARGS=... goes to punctual dev, punctual bench and go test (ARGS=-v shows all)"
 
 .PHONY: run
 run: build ## Build and start everything: a private Postgres, the scheduler, sample jobs
@@ -115,8 +115,8 @@ prove: servers $(GOTEST) $(LIBRARIES) $(HTMX) ## Prove the rest of the guarantee
 		-run '^($(call rest,internal/prove/*_test.go internal/bench/*_test.go))$$' $(ARGS) \
 		./internal/prove ./internal/bench
 	$(GOTEST) -vet=off -count=1 -parallel 4 -timeout 15m \
-		-run '^($(call rest,store/*_test.go httpapi/dashboard/*_test.go))$$' \
-		$(ARGS) ./store ./httpapi/dashboard
+		-run '^($(call rest,store/*_test.go store/*/*_test.go httpapi/dashboard/*_test.go))$$' \
+		$(ARGS) ./store/... ./httpapi/dashboard
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Check formatting, vet, lint, and the direction of imports
