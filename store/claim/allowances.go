@@ -91,8 +91,32 @@ WHERE u.tenant = ANY($1::int[])`
 SELECT tenant, replica, slots, wants, since, asked_at FROM punctual.allowances WHERE tenant = ANY($1::int[])`
 )
 
+// answered is a wish and its answer.
+type answered struct {
+	admit.Wish
+	admit.Answered
+	at time.Time
+}
+
+var (
+	usageColumns = pg.Columns[answered]{
+		pg.Col("tenant", "integer", func(a answered) int32 { return a.Tenant }),
+		pg.Col("starts_at", "timestamptz", func(a answered) *time.Time { return pg.OrNull(a.StartsAt) }),
+		pg.Col("held_by", "text", func(a answered) string { return string(a.HeldBy) }),
+		pg.Col("held", "interval", func(a answered) time.Duration { return a.Held }),
+		pg.Col("at", "timestamptz", func(a answered) time.Time { return a.at }),
+	}
+	shareColumns = pg.Columns[answered]{
+		pg.Col("tenant", "integer", func(a answered) int32 { return a.Tenant }),
+		pg.Col("slots", "integer", func(a answered) int32 { return int32(a.Share.Slots) }),
+		pg.Col("wants", "integer", func(a answered) int32 { return int32(a.Share.Wants) }),
+		pg.Col("since", "timestamptz", func(a answered) time.Time { return a.Share.Since }),
+		pg.Col("asked_at", "timestamptz", func(a answered) time.Time { return a.Share.AskedAt }),
+	}
+)
+
 // The outcome of a draw. Rows that stay as they were are not written.
-const (
+var (
 	writeUsage = `
 UPDATE punctual.tenant_usage u
 SET starts_at = c.starts_at,
@@ -100,14 +124,12 @@ SET starts_at = c.starts_at,
                       ELSE c.at - c.held END,
     held_by = CASE WHEN c.held_by = '' THEN u.held_by ELSE c.held_by END,
     held_at = CASE WHEN c.held_by = '' THEN u.held_at ELSE c.at END
-FROM unnest($1::int[], $2::timestamptz[], $3::text[], $4::interval[], $5::timestamptz[])
-     AS c(tenant, starts_at, held_by, held, at)
+FROM ` + usageColumns.Unnest("c") + `
 WHERE u.tenant = c.tenant AND (c.held_by <> '' OR u.starts_at IS DISTINCT FROM c.starts_at)`
 	writeShares = `
 INSERT INTO punctual.allowances AS a (tenant, replica, slots, wants, since, asked_at)
-SELECT c.tenant, $1, c.slots, c.wants, c.since, c.asked_at
-FROM unnest($2::int[], $3::int[], $4::int[], $5::timestamptz[], $6::timestamptz[])
-     AS c(tenant, slots, wants, since, asked_at)
+SELECT c.tenant, ` + shareColumns.Arg(1) + `, c.slots, c.wants, c.since, c.asked_at
+FROM ` + shareColumns.Unnest("c") + `
 ON CONFLICT (tenant, replica) DO UPDATE
 SET slots = excluded.slots, wants = excluded.wants, asked_at = excluded.asked_at, since = excluded.since
 WHERE excluded.wants > 0 OR a.wants > 0 OR a.slots <> excluded.slots`
@@ -194,39 +216,24 @@ func queueUsage(b *pgx.Batch, replica uuid.UUID, tenants []int32) map[int32]*adm
 func answer(
 	ctx context.Context, conn *pgx.Conn, replica uuid.UUID, wishes []admit.Wish, usages map[int32]*admit.Usage,
 ) (allowances []admit.Allowance, err error) {
-	var used struct {
-		tenants  []int32
-		startsAt []*time.Time
-		heldBy   []string
-		held     []time.Duration
-		at       []time.Time
-	}
-	var put struct {
-		tenants, slots, wants []int32
-		since, askedAt        []time.Time
-	}
+	var all, sharing []answered
 	var gone []int32
 	for _, w := range wishes {
 		u := usages[w.Tenant]
 		if u == nil {
 			continue
 		}
-		a := u.Answer(replica, w)
-		allowances = append(allowances, a.Allowance)
-		used.tenants, used.at = append(used.tenants, w.Tenant), append(used.at, u.At)
-		used.startsAt = append(used.startsAt, pg.OrNull(a.StartsAt))
-		used.heldBy, used.held = append(used.heldBy, string(w.HeldBy)), append(used.held, w.Held)
+		a := answered{w, u.Answer(replica, w), u.At}
+		allowances, all = append(allowances, a.Allowance), append(all, a)
 		if a.Share == nil {
 			gone = append(gone, w.Tenant)
-			continue
+		} else {
+			sharing = append(sharing, a)
 		}
-		put.tenants, put.slots = append(put.tenants, w.Tenant), append(put.slots, int32(a.Share.Slots))
-		put.wants, put.since = append(put.wants, int32(a.Share.Wants)), append(put.since, a.Share.Since)
-		put.askedAt = append(put.askedAt, a.Share.AskedAt)
 	}
 	var b pgx.Batch
-	b.Queue(writeUsage, used.tenants, used.startsAt, used.heldBy, used.held, used.at)
-	b.Queue(writeShares, replica, put.tenants, put.slots, put.wants, put.since, put.askedAt)
+	b.Queue(writeUsage, usageColumns.Args(all)...)
+	b.Queue(writeShares, append(shareColumns.Args(sharing), replica)...)
 	b.Queue(dropShares, replica, gone)
 	b.Queue(`COMMIT`, pg.Prepared{})
 	return allowances, conn.SendBatch(ctx, &b).Close()

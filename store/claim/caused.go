@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/pg"
 )
 
 // OfEvent is SQL for a column of the event that caused run r; null: none did.
@@ -21,15 +22,24 @@ type Unmade struct {
 	Reason domain.Reason
 }
 
-const insertUnmade = `
+var unmadeColumns = pg.Columns[Unmade]{
+	pg.Col("id", "uuid", func(u Unmade) uuid.UUID { return u.ID }),
+	pg.Col("job_id", "uuid", func(u Unmade) uuid.UUID { return u.Job }),
+	pg.Col("caused_by", "uuid", func(u Unmade) *uuid.UUID { return u.CausedBy }),
+	pg.Col("scheduled_for", "timestamptz", func(u Unmade) time.Time { return u.ScheduledFor }),
+	pg.Col("due_at", "timestamptz", func(u Unmade) time.Time { return u.DueAt }),
+	pg.Col("trigger", "text", func(u Unmade) string { return string(u.Trigger) }),
+	pg.Col("reason", "text", func(u Unmade) string { return string(u.Reason) }),
+}
+
+var insertUnmade = `
 INSERT INTO punctual.runs (id, job_id, caused_by, scheduled_for, due_at, created_at, finished_at, tenant, job_version,
                            lane, status, trigger, reason)
-SELECT u.id, u.job_id, u.caused_by, u.scheduled_for, u.due_at, $1, greatest($1, u.due_at), j.tenant, j.version,
+SELECT u.id, u.job_id, u.caused_by, u.scheduled_for, u.due_at, u.at, greatest(u.at, u.due_at), j.tenant, j.version,
        coalesce(s.lane, (SELECT punctual.lane_of(j.queue, v.definition) FROM punctual.job_versions v
                          WHERE v.job_id = j.id AND v.version = j.version)),
        'skipped', u.trigger, u.reason
-FROM unnest($2::uuid[], $3::uuid[], $4::uuid[], $5::timestamptz[], $6::timestamptz[], $7::text[], $8::text[])
-     AS u(id, job_id, caused_by, scheduled_for, due_at, trigger, reason)
+FROM (SELECT *, ` + unmadeColumns.Arg(1) + `::timestamptz AS at FROM ` + unmadeColumns.Unnest("u") + `) u
 JOIN punctual.jobs j ON j.id = u.job_id
 LEFT JOIN punctual.schedules s ON s.job_id = u.job_id
 ORDER BY u.id
@@ -40,14 +50,5 @@ func QueueUnmade(b *pgx.Batch, now time.Time, unmade ...Unmade) {
 	if len(unmade) == 0 {
 		return
 	}
-	var ids, jobs []uuid.UUID
-	var causes []*uuid.UUID
-	var slots, due []time.Time
-	var triggers, reasons []string
-	for _, u := range unmade {
-		ids, jobs, causes = append(ids, u.ID), append(jobs, u.Job), append(causes, u.CausedBy)
-		slots, due = append(slots, u.ScheduledFor), append(due, u.DueAt)
-		triggers, reasons = append(triggers, string(u.Trigger)), append(reasons, string(u.Reason))
-	}
-	b.Queue(insertUnmade, now, ids, jobs, causes, slots, due, triggers, reasons)
+	b.Queue(insertUnmade, append(unmadeColumns.Args(unmade), now)...)
 }

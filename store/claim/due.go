@@ -28,33 +28,31 @@ import (
 // insertClaimed inserts runs that nothing keeps from overlapping, with the fencing tokens of their schedules' rows.
 // Arrays in the select list cost less than in FROM. A run that is there already fails the claim, which is then done
 // again with insertGuarded: that statement costs twice as much.
-const insertClaimed = `
-INSERT INTO punctual.runs (
-    id, job_id, replica, scheduled_for, due_at, claimed_at, started_at, fence,
-    tenant, job_version, lane, attempt, late, status, trigger)
-SELECT unnest($2::uuid[]), unnest($3::uuid[]), $1, unnest($4::timestamptz[]), unnest($5::timestamptz[]), now(), now(),
-       unnest($6::bigint[]), unnest($7::int[]), unnest($8::int[]), unnest($9::smallint[]), 1, unnest($10::bool[]),
-       'running', unnest($11::text[])`
+var insertClaimed = `
+INSERT INTO punctual.runs (replica, claimed_at, started_at, attempt, status, ` + fencedRuns.Names() + `)
+SELECT ` + fencedRuns.Arg(1) + `, now(), now(), 1, 'running', ` + fencedRuns.Each()
+
+var fencedRuns = append(plannedRuns[:len(plannedRuns):len(plannedRuns)],
+	pg.Col("fence", "bigint", func(r plannedRun) int64 { return r.fence }))
 
 const insertLease = `INSERT INTO punctual.claims (id, replica, run_ids) VALUES ($1, $2, $3::uuid[])`
 
 // insertGuarded inserts runs whose fencing tokens are given under the locks of their gates, several runs of one job,
-// and runs that may be there already. Their lease is that of the other runs ($12), too: a claim has one lease.
-const insertGuarded = `
+// and runs that may be there already. Their lease is that of the other runs (the third argument), too: a claim has one
+// lease.
+var insertGuarded = `
 WITH made AS (
-    INSERT INTO punctual.runs (
-        id, job_id, replica, scheduled_for, due_at, claimed_at, started_at, fence,
-        tenant, job_version, lane, attempt, late, status, trigger)
-    SELECT u.id, u.job_id, $1, u.scheduled_for, u.due_at, now(), now(), nextval('punctual.fences'),
-           u.tenant, u.version, u.lane, 1, u.late, 'running', u.trigger
-    FROM unnest($3::uuid[], $4::uuid[], $5::timestamptz[], $6::timestamptz[],
-                $7::int[], $8::int[], $9::smallint[], $10::bool[], $11::text[])
-         AS u(id, job_id, scheduled_for, due_at, tenant, version, lane, late, trigger)
+    INSERT INTO punctual.runs (replica, claimed_at, started_at, fence, attempt, status, ` + plannedRuns.Names() + `)
+    SELECT ` + plannedRuns.Arg(1) + `, now(), now(), nextval('punctual.fences'), 1, 'running', u.*
+    FROM ` + plannedRuns.Unnest("u") + `
     ON CONFLICT DO NOTHING
     RETURNING id, fence),
+others AS (SELECT ` + plannedRuns.Arg(3) + `::uuid[] AS ids),
 lease AS (
     INSERT INTO punctual.claims (id, replica, run_ids)
-    SELECT $2, $1, $12::uuid[] || array_agg(id) FROM made HAVING count(*) > 0 OR cardinality($12::uuid[]) > 0)
+    SELECT ` + plannedRuns.Arg(2) + `, ` + plannedRuns.Arg(1) + `, o.ids || m.ids
+    FROM others o, (SELECT array_agg(id) AS ids FROM made) m
+    WHERE m.ids IS NOT NULL OR cardinality(o.ids) > 0)
 SELECT id, fence FROM made`
 
 // advanceSchedules moves each schedule to its next slot. After the last slot the job is completed. Only completed_at
@@ -102,16 +100,16 @@ type dueClaim struct {
 	rows      []dueRow
 	found     *definitions.Found
 	gates     map[uuid.UUID]Gate
-	free      runRows             // runs that nothing keeps from overlapping
-	guarded   runRows             // the other runs that start
+	free      []plannedRun        // runs that nothing keeps from overlapping
+	guarded   []plannedRun        // the other runs that start
 	fences    map[uuid.UUID]int64 // fencing tokens, by run
 	pending   map[uuid.UUID]int   // waiting runs of jobs with the policy queue
-	waiting   runRows             // runs that wait for their job's active run, or that need limits
+	waiting   []plannedRun        // runs that wait for their job's active run, or that need limits
 	behind    []uuid.UUID         // jobs whose gates get a waiting run, each the run in wait
 	wait      []uuid.UUID
 	cancel    []uuid.UUID
 	expired   []uuid.UUID // runs that have expired while they waited at their gate
-	skips     SkipRows
+	skips     []Skip
 	started   []RunEvent
 	next      nextRows
 	batch     domain.Batch
@@ -164,8 +162,8 @@ func (s *Claims) claimDue(
 		return err
 	})
 	if err != nil {
-		slots = slices.Concat(
-			c.free.scheduledFor, c.guarded.scheduledFor, c.waiting.scheduledFor, []time.Time{c.now})
+		slots = append(pg.Column(slices.Concat(c.free, c.guarded, c.waiting),
+			func(r plannedRun) time.Time { return r.ScheduledFor }), c.now)
 		return domain.Batch{}, slots, fmt.Errorf("claiming due slots: %w", err)
 	}
 	return c.batch, nil, nil
@@ -303,7 +301,7 @@ func (c *dueClaim) decide() {
 		c.cancel, c.expired = append(c.cancel, plan.Cancel...), append(c.expired, plan.Expired...)
 		for _, p := range plan.Runs {
 			if p.Waits {
-				c.waiting.add(job, r.lane, p)
+				c.waiting = append(c.waiting, plannedRun{PlannedRun: p, job: job, lane: r.lane})
 				if p.AtGate {
 					c.behind, c.wait = append(c.behind, job.ID), append(c.wait, domain.SlotRunID(job.ID, p.ScheduledFor))
 				}
@@ -312,7 +310,7 @@ func (c *dueClaim) decide() {
 			c.start(job, r, p, len(plan.Runs) == 1)
 		}
 		for _, p := range plan.Skips {
-			c.skips.Add(job, r.lane, p, c.now)
+			c.skips = append(c.skips, Skip{p, job, r.lane, domain.NewRunID(c.now)})
 		}
 		c.next.add(job, r, plan)
 	}
@@ -322,12 +320,13 @@ func (c *dueClaim) decide() {
 // lock of the schedule alone may be lower than that of a run which took the gate since.
 func (c *dueClaim) start(job *domain.Job, r dueRow, p domain.PlannedRun, only bool) {
 	gated := job.ConcurrencyPolicy != domain.PolicyAllow
-	run := domain.SlotRunID(job.ID, p.ScheduledFor)
+	planned := plannedRun{p, job, r.lane, r.fence}
+	run := planned.id()
 	if only && !gated && !c.careful {
-		c.free.add(job, r.lane, p)
+		c.free = append(c.free, planned)
 		c.fences[run] = r.fence
 	} else {
-		c.guarded.add(job, r.lane, p)
+		c.guarded = append(c.guarded, planned)
 	}
 	c.batch.Runs = append(c.batch.Runs, domain.Assignment{
 		RunID: run, Job: job, Lane: r.lane, Trigger: p.Trigger,
@@ -405,33 +404,25 @@ func (c *dueClaim) write(ctx context.Context) error {
 	}
 	lease := &domain.Lease{ID: cmp.Or(c.claim.Lease, uuid.New()), Work: c.claim.Work, ClaimedAt: c.now}
 	var b pgx.Batch
-	if r := &c.free; len(r.ids) > 0 {
-		fences := make([]int64, len(r.ids))
-		for i, id := range r.ids {
-			fences[i] = c.fences[id]
-		}
-		b.Queue(insertClaimed, pg.Prepared{}, c.claim.Replica, r.ids, r.jobs, r.scheduledFor, r.dueAt, fences, r.tenants,
-			r.versions, r.lanes, r.late, r.triggers)
-		if len(c.guarded.ids) == 0 {
-			b.Queue(insertLease, pg.Prepared{}, lease.ID, c.claim.Replica, r.ids)
+	free := idsOf(c.free)
+	if len(free) > 0 {
+		b.Queue(insertClaimed, pg.Prepared{}.With(append(fencedRuns.Args(c.free), c.claim.Replica)...)...)
+		if len(c.guarded) == 0 {
+			b.Queue(insertLease, pg.Prepared{}, lease.ID, c.claim.Replica, free)
 		}
 	}
-	if r := &c.guarded; len(r.ids) > 0 {
-		queueFences(b.Queue(insertGuarded, pg.Prepared{}, c.claim.Replica, lease.ID, r.ids, r.jobs, r.scheduledFor,
-			r.dueAt, r.tenants, r.versions, r.lanes, r.late, r.triggers, append([]uuid.UUID{}, c.free.ids...)), c.fences)
+	if len(c.guarded) > 0 {
+		args := append(plannedRuns.Args(c.guarded), c.claim.Replica, lease.ID, free)
+		queueFences(b.Queue(insertGuarded, pg.Prepared{}.With(args...)...), c.fences)
 	}
-	if len(c.skips.IDs) > 0 {
-		c.skips.Queue(&b)
-	}
+	QueueSkips(&b, c.skips)
 	c.next.queue(&b)
 	if len(c.behind) > 0 {
 		queueWait(&b, c.behind, c.wait)
 	}
-	if len(c.waiting.ids) > 0 {
-		c.waiting.queuePending(&b)
-	}
+	queuePending(&b, c.waiting)
 	if events := slices.Concat(
-		c.free.events, c.guarded.events, c.waiting.events, c.skips.events, c.started,
+		lateness(c.free), lateness(c.guarded), lateness(c.waiting), misses(c.skips), c.started,
 	); len(events) > 0 {
 		b.Queue(planAnew, pg.Prepared{})
 		c.following.QueueEvents(&b, events)

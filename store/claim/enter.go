@@ -38,62 +38,49 @@ type Sends struct {
 	TraceParent string
 }
 
-// entered are entries column by column.
-type entered struct {
-	ids, jobs         []uuid.UUID
-	triggers          []string
-	slots, due        []time.Time
-	ordered           []bool
-	rerunOf, replayOf []*uuid.UUID
-	causedBy          []*uuid.UUID
-	by                []*string
-	versions          []int32
+// placedEntry is an entry and how many come after it in its batch.
+type placedEntry struct {
+	Entry
+	later int32
 }
 
-// sent is what entries send, column by column.
-type sent struct {
-	ids                []uuid.UUID
-	replayOf, webhooks []*uuid.UUID
-	keys, headers      []*string
-	traceParents       []*string
-	bodies             [][]byte
-	chains             []*bool
+var entryColumns = pg.Columns[placedEntry]{
+	pg.Col("id", "uuid", func(e placedEntry) uuid.UUID { return e.ID }),
+	pg.Col("job_id", "uuid", func(e placedEntry) uuid.UUID { return e.Job }),
+	pg.Col("trigger", "text", func(e placedEntry) string { return string(e.Trigger) }),
+	pg.Col("scheduled_for", "timestamptz", func(e placedEntry) time.Time { return e.ScheduledFor }),
+	pg.Col("due_at", "timestamptz", func(e placedEntry) time.Time { return e.DueAt }),
+	pg.Col("ordered", "bool", func(e placedEntry) bool { return e.Ordered }),
+	pg.Col("rerun_of", "uuid", func(e placedEntry) *uuid.UUID { return e.RerunOf }),
+	pg.Col("replay_of", "uuid", func(e placedEntry) *uuid.UUID { return e.ReplayOf }),
+	pg.Col("triggered_by", "text", func(e placedEntry) *string { return pg.OrNull(e.By) }),
+	pg.Col("caused_by", "uuid", func(e placedEntry) *uuid.UUID { return e.CausedBy }),
+	pg.Col("version", "integer", func(e placedEntry) *int32 { return pg.OrNull(e.Version) }),
+	pg.Col("later", "integer", func(e placedEntry) int32 { return e.later }),
 }
 
-func (c *entered) add(e Entry) {
-	c.ids, c.jobs, c.triggers = append(c.ids, e.ID), append(c.jobs, e.Job), append(c.triggers, string(e.Trigger))
-	c.slots, c.due, c.ordered = append(c.slots, e.ScheduledFor), append(c.due, e.DueAt), append(c.ordered, e.Ordered)
-	c.rerunOf, c.replayOf = append(c.rerunOf, e.RerunOf), append(c.replayOf, e.ReplayOf)
-	c.causedBy, c.by = append(c.causedBy, e.CausedBy), append(c.by, pg.OrNull(e.By))
-	c.versions = append(c.versions, e.Version)
-}
-
-func (c *sent) add(e Entry) {
-	s := e.Sends
-	c.ids, c.replayOf, c.webhooks = append(c.ids, e.ID), append(c.replayOf, e.ReplayOf), append(c.webhooks, s.WebhookID)
-	c.keys, c.headers = append(c.keys, pg.OrNull(s.Key)), append(c.headers, pg.OrNull(string(s.Headers)))
-	c.bodies, c.traceParents = append(c.bodies, s.Body), append(c.traceParents, pg.OrNull(s.TraceParent))
-	var chains *bool
-	if s.Chains {
-		chains = &s.Chains
-	}
-	c.chains = append(c.chains, chains)
+var sendsColumns = pg.Columns[Entry]{
+	pg.Col("id", "uuid", func(e Entry) uuid.UUID { return e.ID }),
+	pg.Col("replay_of", "uuid", func(e Entry) *uuid.UUID { return e.ReplayOf }),
+	pg.Col("webhook_id", "uuid", func(e Entry) *uuid.UUID { return e.Sends.WebhookID }),
+	pg.Col("key", "text", func(e Entry) *string { return pg.OrNull(e.Sends.Key) }),
+	pg.Col("headers", "text", func(e Entry) *string { return pg.OrNull(string(e.Sends.Headers)) }),
+	pg.Col("body", "bytea", func(e Entry) []byte { return e.Sends.Body }),
+	pg.Col("chains", "bool", func(e Entry) *bool { return pg.OrNull(e.Sends.Chains) }),
+	pg.Col("traceparent", "text", func(e Entry) *string { return pg.OrNull(e.Sends.TraceParent) }),
 }
 
 // enterRuns writes the runs and their rows in ready. The instants in ready keep the order of the entries, and none is
 // later than now. A run that exists already was made by another transaction; it is left as it is.
-const enterRuns = `
+var enterRuns = `
 WITH u AS MATERIALIZED (
-    SELECT *
-    FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::timestamptz[], $7::bool[],
-                $8::uuid[], $9::uuid[], $10::text[], $11::uuid[], $12::integer[])
-         WITH ORDINALITY AS u(id, job_id, trigger, scheduled_for, due_at, ordered, rerun_of, replay_of, triggered_by,
-                              caused_by, version, place)),
+    SELECT *, ` + entryColumns.Arg(1) + `::timestamptz AS at
+    FROM ` + entryColumns.Unnest("u") + `),
 made AS (
     INSERT INTO punctual.runs (id, job_id, rerun_of, replay_of, scheduled_for, due_at, created_at, tenant, job_version,
                                lane, status, trigger, triggered_by, caused_by)
-    SELECT u.id, u.job_id, u.rerun_of, u.replay_of, u.scheduled_for, u.due_at, $1::timestamptz, j.tenant,
-           coalesce(nullif(u.version, 0), j.version),
+    SELECT u.id, u.job_id, u.rerun_of, u.replay_of, u.scheduled_for, u.due_at, u.at, j.tenant,
+           coalesce(u.version, j.version),
            coalesce(s.lane, (SELECT punctual.lane_of(j.queue, v.definition) FROM punctual.job_versions v
                              WHERE v.job_id = j.id AND v.version = j.version)),
            'pending', u.trigger, u.triggered_by, u.caused_by
@@ -104,19 +91,17 @@ made AS (
     ON CONFLICT DO NOTHING
     RETURNING id, job_id, tenant, lane)
 INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-SELECT m.id, m.job_id, $1 - (cardinality($2::uuid[]) - u.place) * interval '1 microsecond', m.tenant,
+SELECT m.id, m.job_id, u.at - u.later * interval '1 microsecond', m.tenant,
        CASE WHEN u.ordered THEN m.lane | 3 ELSE m.lane END
 FROM made m
 JOIN u ON u.id = m.id`
 
 // enterData writes what the runs send. It is a statement of its own because a policy of run_data looks for the run.
-const enterData = `
+var enterData = `
 INSERT INTO punctual.run_data (run_id, webhook_id, idempotency_key, headers, body, chains, traceparent)
 SELECT r.id, coalesce(u.webhook_id, d.webhook_id, d.run_id), coalesce(d.idempotency_key, u.key),
        coalesce(u.headers::jsonb, d.headers), coalesce(u.body, d.body), u.chains, u.traceparent
-FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::bytea[], $7::bool[],
-            $8::text[])
-     AS u(id, replay_of, webhook_id, key, headers, body, chains, traceparent)
+FROM ` + sendsColumns.Unnest("u") + `
 JOIN punctual.runs r ON r.id = u.id
 LEFT JOIN punctual.dead_letters d ON d.run_id = u.replay_of
 WHERE r.id = ANY($1::uuid[])`
@@ -128,17 +113,16 @@ func QueueEntries(b *pgx.Batch, now time.Time, runs ...Entry) {
 	if len(runs) == 0 {
 		return
 	}
-	var r entered
-	var d sent
-	for _, e := range runs {
-		r.add(e)
+	var placed []placedEntry
+	var sending []Entry
+	for i, e := range runs {
+		placed = append(placed, placedEntry{e, int32(len(runs) - 1 - i)})
 		if e.Sends != nil {
-			d.add(e)
+			sending = append(sending, e)
 		}
 	}
-	b.Queue(enterRuns, now, r.ids, r.jobs, r.triggers, r.slots, r.due, r.ordered, r.rerunOf, r.replayOf,
-		r.by, r.causedBy, r.versions)
-	if len(d.ids) > 0 {
-		b.Queue(enterData, d.ids, d.replayOf, d.webhooks, d.keys, d.headers, d.bodies, d.chains, d.traceParents)
+	b.Queue(enterRuns, append(entryColumns.Args(placed), now)...)
+	if len(sending) > 0 {
+		b.Queue(enterData, sendsColumns.Args(sending)...)
 	}
 }

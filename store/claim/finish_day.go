@@ -60,7 +60,7 @@ func (d Day) queueTable(b *pgx.Batch, sql string, args ...any) *pgx.QueuedQuery 
 		return b.Queue(sql, args...)
 	}
 	sql = strings.Replace(sql, "punctual.runs r", "punctual.runs_"+string(d)+" r", 1)
-	return b.Queue(sql, append([]any{pg.Prepared{}}, args...)...)
+	return b.Queue(sql, pg.Prepared{}.With(args...)...)
 }
 
 // ofDay returns a statement for runs of the day, with the tables of the day. Among the tables of all days a statement
@@ -82,5 +82,5 @@ func (d Day) queue(b *pgx.Batch, sql string, args ...any) *pgx.QueuedQuery {
 	if d == AnyDay {
 		return b.Queue(sql, args...)
 	}
-	return b.Queue(d.ofDay(sql), append([]any{pg.Prepared{}}, args...)...)
+	return b.Queue(d.ofDay(sql), pg.Prepared{}.With(args...)...)
 }

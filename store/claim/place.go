@@ -20,23 +20,25 @@ type Place struct {
 	CompletedAt             *time.Time // when its last slot was claimed
 }
 
-// QueuePlaces writes when jobs fire next. The caller has locked the jobs' rows in schedules.
-func QueuePlaces(b *pgx.Batch, places ...Place) {
-	n := len(places)
-	jobs, versions, lanes, enabled := make([]uuid.UUID, n), make([]int32, n), make([]int16, n), make([]bool, n)
-	slots, due, completed := make([]*time.Time, n), make([]*time.Time, n), make([]*time.Time, n)
-	for i, p := range places {
-		jobs[i], versions[i], lanes[i], enabled[i] = p.Job, p.Version, p.Lane, p.Enabled
-		slots[i], due[i], completed[i] = p.ScheduledFor, p.NextRunAt, p.CompletedAt
-	}
-	b.Queue(`
-		UPDATE punctual.schedules s
-		SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at, version = u.version, lane = u.lane,
-		    enabled = u.enabled, completed_at = u.completed_at
-		FROM unnest($1::uuid[], $2::int[], $3::smallint[], $4::bool[], $5::timestamptz[], $6::timestamptz[],
-		            $7::timestamptz[]) AS u(job_id, version, lane, enabled, scheduled_for, next_run_at, completed_at)
-		WHERE s.job_id = u.job_id`, jobs, versions, lanes, enabled, slots, due, completed)
+var placeColumns = pg.Columns[Place]{
+	pg.Col("job_id", "uuid", func(p Place) uuid.UUID { return p.Job }),
+	pg.Col("version", "integer", func(p Place) int32 { return p.Version }),
+	pg.Col("lane", "smallint", func(p Place) int16 { return p.Lane }),
+	pg.Col("enabled", "bool", func(p Place) bool { return p.Enabled }),
+	pg.Col("scheduled_for", "timestamptz", func(p Place) *time.Time { return p.ScheduledFor }),
+	pg.Col("next_run_at", "timestamptz", func(p Place) *time.Time { return p.NextRunAt }),
+	pg.Col("completed_at", "timestamptz", func(p Place) *time.Time { return p.CompletedAt }),
 }
+
+var writePlaces = `
+UPDATE punctual.schedules s
+SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at, version = u.version, lane = u.lane,
+    enabled = u.enabled, completed_at = u.completed_at
+FROM ` + placeColumns.Unnest("u") + `
+WHERE s.job_id = u.job_id`
+
+// QueuePlaces writes when jobs fire next. The caller has locked the jobs' rows in schedules.
+func QueuePlaces(b *pgx.Batch, places ...Place) { b.Queue(writePlaces, placeColumns.Args(places)...) }
 
 // Move is a next slot that was computed anew.
 type Move struct {
@@ -46,16 +48,14 @@ type Move struct {
 
 // QueueMoves writes next slots that were computed anew. The caller has locked the jobs' rows in schedules.
 func QueueMoves(b *pgx.Batch, moves []Move) {
-	n := len(moves)
-	jobs, slots, due := make([]uuid.UUID, n), make([]time.Time, n), make([]time.Time, n)
-	for i, m := range moves {
-		jobs[i], slots[i], due[i] = m.Job, m.ScheduledFor, m.NextRunAt
-	}
 	b.Queue(`
 		UPDATE punctual.schedules s
 		SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at
 		FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) AS u(job_id, scheduled_for, next_run_at)
-		WHERE s.job_id = u.job_id`, jobs, slots, due)
+		WHERE s.job_id = u.job_id`,
+		pg.Column(moves, func(m Move) uuid.UUID { return m.Job }),
+		pg.Column(moves, func(m Move) time.Time { return m.ScheduledFor }),
+		pg.Column(moves, func(m Move) time.Time { return m.NextRunAt }))
 }
 
 // restoreCompleted writes the rows of completed one-shots ($1) of a tenant ($2; 0: any), which their claims have

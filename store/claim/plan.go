@@ -12,68 +12,70 @@ import (
 	"punctual/store/pg"
 )
 
-// runRows collects new runs, column by column, for one INSERT.
-type runRows struct {
-	ids, jobs           []uuid.UUID
-	scheduledFor, dueAt []time.Time
-	tenants, versions   []int32
-	lanes               []int16
-	late                []bool
-	triggers            []string
-	events              []RunEvent
+// plannedRun is a run of a slot, to be inserted.
+type plannedRun struct {
+	domain.PlannedRun
+	job   *domain.Job
+	lane  int16
+	fence int64 // if it is given with the run
 }
 
-func (r *runRows) add(job *domain.Job, lane int16, p domain.PlannedRun) {
-	r.ids = append(r.ids, domain.SlotRunID(job.ID, p.ScheduledFor))
-	r.jobs = append(r.jobs, job.ID)
-	r.scheduledFor = append(r.scheduledFor, p.ScheduledFor)
-	r.dueAt = append(r.dueAt, p.DueAt)
-	r.tenants = append(r.tenants, job.Tenant)
-	r.versions = append(r.versions, job.Version)
-	r.lanes = append(r.lanes, lane)
-	r.late = append(r.late, p.Late)
-	r.triggers = append(r.triggers, string(p.Trigger))
-	if p.Late {
-		r.events = append(r.events, RunEvent{job, domain.EventLate, r.ids[len(r.ids)-1]})
-	}
+func (r plannedRun) id() uuid.UUID { return domain.SlotRunID(r.job.ID, r.ScheduledFor) }
+
+// plannedRuns are the columns that the inserts of slots' runs have in common.
+var plannedRuns = pg.Columns[plannedRun]{
+	pg.Col("id", "uuid", plannedRun.id),
+	pg.Col("job_id", "uuid", func(r plannedRun) uuid.UUID { return r.job.ID }),
+	pg.Col("scheduled_for", "timestamptz", func(r plannedRun) time.Time { return r.ScheduledFor }),
+	pg.Col("due_at", "timestamptz", func(r plannedRun) time.Time { return r.DueAt }),
+	pg.Col("tenant", "integer", func(r plannedRun) int32 { return r.job.Tenant }),
+	pg.Col("job_version", "integer", func(r plannedRun) int32 { return r.job.Version }),
+	pg.Col("lane", "smallint", func(r plannedRun) int16 { return r.lane }),
+	pg.Col("late", "bool", func(r plannedRun) bool { return r.Late }),
+	pg.Col("trigger", "text", func(r plannedRun) string { return string(r.Trigger) }),
 }
 
-// SkipRows collects recorded skips, column by column, for one INSERT.
-type SkipRows struct {
-	IDs, jobs         []uuid.UUID
-	blockedBy         []*uuid.UUID
-	first, last       []time.Time
-	counts            []*int32
-	tenants, versions []int32
-	lanes             []int16
-	reasons           []string
-	events            []RunEvent
+func idsOf(runs []plannedRun) []uuid.UUID { return pg.Column(runs, plannedRun.id) }
+
+// lateness returns the events of the runs that are late.
+func lateness(runs []plannedRun) (events []RunEvent) {
+	for _, r := range runs {
+		if r.Late {
+			events = append(events, RunEvent{r.job, domain.EventLate, r.id()})
+		}
+	}
+	return events
 }
 
-// Add adds a skip of a job.
-func (r *SkipRows) Add(job *domain.Job, lane int16, s domain.Skip, now time.Time) {
-	r.IDs = append(r.IDs, domain.NewRunID(now))
-	r.jobs = append(r.jobs, job.ID)
-	r.first = append(r.first, s.First)
-	r.last = append(r.last, s.Last)
-	r.tenants = append(r.tenants, job.Tenant)
-	r.versions = append(r.versions, job.Version)
-	r.lanes = append(r.lanes, lane)
-	r.reasons = append(r.reasons, string(s.Reason))
-	var count *int32
-	if s.Count > 0 {
-		n := int32(s.Count)
-		count = &n
+// Skip is a recorded skip, to be inserted.
+type Skip struct {
+	domain.Skip
+	Job  *domain.Job
+	Lane int16
+	ID   uuid.UUID
+}
+
+var skipColumns = pg.Columns[Skip]{
+	pg.Col("id", "uuid", func(s Skip) uuid.UUID { return s.ID }),
+	pg.Col("job_id", "uuid", func(s Skip) uuid.UUID { return s.Job.ID }),
+	pg.Col("blocked_by", "uuid", func(s Skip) *uuid.UUID { return pg.OrNull(s.BlockedBy) }),
+	pg.Col("first", "timestamptz", func(s Skip) time.Time { return s.First }),
+	pg.Col("last", "timestamptz", func(s Skip) time.Time { return s.Last }),
+	pg.Col("count", "integer", func(s Skip) *int32 { return pg.OrNull(int32(s.Count)) }),
+	pg.Col("tenant", "integer", func(s Skip) int32 { return s.Job.Tenant }),
+	pg.Col("version", "integer", func(s Skip) int32 { return s.Job.Version }),
+	pg.Col("lane", "smallint", func(s Skip) int16 { return s.Lane }),
+	pg.Col("reason", "text", func(s Skip) string { return string(s.Reason) }),
+}
+
+// misses returns the events of the skips of missed slots.
+func misses(skips []Skip) (events []RunEvent) {
+	for _, s := range skips {
+		if s.Reason == domain.ReasonMissed {
+			events = append(events, RunEvent{s.Job, domain.EventMissed, s.ID})
+		}
 	}
-	r.counts = append(r.counts, count)
-	var blocker *uuid.UUID
-	if s.BlockedBy != uuid.Nil {
-		blocker = &s.BlockedBy
-	}
-	r.blockedBy = append(r.blockedBy, blocker)
-	if s.Reason == domain.ReasonMissed {
-		r.events = append(r.events, RunEvent{job, domain.EventMissed, r.IDs[len(r.IDs)-1]})
-	}
+	return events
 }
 
 // A row's created_at is the instant of the write, not the beginning of the transaction: an edit's transaction may have
@@ -82,37 +84,35 @@ func (r *SkipRows) Add(job *domain.Job, lane int16, s domain.Skip, now time.Time
 // created_at is never before the slot: the clock may have been set back since the slot was found due.
 //
 // scheduled_for of a skip is its last slot, because lists by time look for it there.
-const insertSkips = `
+var insertSkips = `
 INSERT INTO punctual.runs (id, job_id, blocked_by, scheduled_for, due_at, created_at, finished_at, skipped_first,
     skipped_last, tenant, job_version, skipped_count, lane, status, trigger, reason)
 SELECT u.id, u.job_id, u.blocked_by, u.last, u.last, greatest(made.at, u.last), greatest(made.at, u.last), u.first,
        u.last, u.tenant, u.version, u.count, u.lane, 'skipped', 'schedule', u.reason
-FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::int[], $7::int[],
-            $8::int[], $9::smallint[], $10::text[])
-     AS u(id, job_id, blocked_by, first, last, count, tenant, version, lane, reason),
+FROM ` + skipColumns.Unnest("u") + `,
      (SELECT clock_timestamp() AS at) made`
 
-// Queue queues the INSERT.
-func (r *SkipRows) Queue(b *pgx.Batch) {
-	b.Queue(insertSkips, r.IDs, r.jobs, r.blockedBy, r.first, r.last, r.counts, r.tenants, r.versions, r.lanes, r.reasons)
+// QueueSkips queues the INSERT of skips.
+func QueueSkips(b *pgx.Batch, skips []Skip) {
+	if len(skips) > 0 {
+		b.Queue(insertSkips, skipColumns.Args(skips)...)
+	}
 }
 
-const insertPending = `
+var insertPending = `
 WITH made AS (
-    INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, tenant, job_version, lane, late,
-                               status, trigger)
-    SELECT u.id, u.job_id, u.scheduled_for, u.due_at, greatest(clock_timestamp(), u.due_at), u.tenant, u.version,
-           u.lane, u.late, 'pending', u.trigger
-    FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::int[], $6::int[], $7::smallint[],
-                $8::bool[], $9::text[])
-         AS u(id, job_id, scheduled_for, due_at, tenant, version, lane, late, trigger)
+    INSERT INTO punctual.runs (created_at, status, ` + plannedRuns.Names() + `)
+    SELECT greatest(clock_timestamp(), u.due_at), 'pending', u.*
+    FROM ` + plannedRuns.Unnest("u") + `
     ON CONFLICT DO NOTHING
     RETURNING id, job_id, tenant, lane)
 INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
 SELECT id, job_id, now(), tenant, lane FROM made`
 
-func (r *runRows) queuePending(b *pgx.Batch) {
-	b.Queue(insertPending, r.ids, r.jobs, r.scheduledFor, r.dueAt, r.tenants, r.versions, r.lanes, r.late, r.triggers)
+func queuePending(b *pgx.Batch, runs []plannedRun) {
+	if len(runs) > 0 {
+		b.Queue(insertPending, plannedRuns.Args(runs)...)
+	}
 }
 
 // Settle writes a plan that was made outside a claim: its skips, and its runs as pending, so that any replica may claim
@@ -136,23 +136,21 @@ func (s *Claims) Settle(
 	if err != nil {
 		return err
 	}
-	var runs runRows
-	var skips SkipRows
+	var runs []plannedRun
+	var skips []Skip
 	for _, p := range plan.Runs {
-		runs.add(job, lane, p)
+		runs = append(runs, plannedRun{PlannedRun: p, job: job, lane: lane})
 	}
 	for _, p := range plan.Skips {
-		skips.Add(job, lane, p, now)
+		skips = append(skips, Skip{p, job, lane, domain.NewRunID(now)})
+	}
+	if len(runs) > 0 {
+		tx.Wake()
 	}
 	var b pgx.Batch
-	if len(runs.ids) > 0 {
-		tx.Wake()
-		runs.queuePending(&b)
-	}
-	if len(skips.IDs) > 0 {
-		skips.Queue(&b)
-	}
-	following.QueueEvents(&b, append(runs.events, skips.events...))
+	queuePending(&b, runs)
+	QueueSkips(&b, skips)
+	following.QueueEvents(&b, append(lateness(runs), misses(skips)...))
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("settling the due slots of job %s: %w", job.ID, err)
 	}

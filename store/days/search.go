@@ -42,7 +42,7 @@ func (w Window) On(id string) string {
 // Queue queues a query that is bounded by On. The newest window stays the same all day, so there the plan may last.
 func (w Window) Queue(b *pgx.Batch, sql string, args ...any) *pgx.QueuedQuery {
 	if w.Below.IsZero() {
-		args = append([]any{pg.Prepared{}}, args...)
+		args = pg.Prepared{}.With(args...)
 	}
 	return b.Queue(sql, args...)
 }

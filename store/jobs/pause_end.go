@@ -27,7 +27,7 @@ func (s *Jobs) endPauses(ctx context.Context, tx *pg.Tx, jobs []*held, now time.
 	if len(jobs) == 0 {
 		return nil
 	}
-	var skips claim.SkipRows
+	var skips []claim.Skip
 	var audited audit.Rows
 	for _, h := range jobs {
 		until := *h.PausedUntil
@@ -49,9 +49,7 @@ func (s *Jobs) endPauses(ctx context.Context, tx *pg.Tx, jobs []*held, now time.
 	}
 	var b pgx.Batch
 	queueResumed(&b, jobs)
-	if len(skips.IDs) > 0 {
-		skips.Queue(&b)
-	}
+	claim.QueueSkips(&b, skips)
 	audited.Queue(audit.WithActor(ctx, audit.Actor{Kind: audit.System}), &b)
 	return pg.Wrap("ending pauses", tx.SendBatch(ctx, &b).Close())
 }
@@ -59,7 +57,7 @@ func (s *Jobs) endPauses(ctx context.Context, tx *pg.Tx, jobs []*held, now time.
 // settlePause accounts for the slots that passed before the end of a pause. Those of a recurring job become one skip; a
 // one-shot fires now, late.
 func (s *Jobs) settlePause(
-	ctx context.Context, tx *pg.Tx, h *held, until, now time.Time, skips *claim.SkipRows,
+	ctx context.Context, tx *pg.Tx, h *held, until, now time.Time, skips *[]claim.Skip,
 ) error {
 	if h.job == nil || h.scheduledFor == nil || !h.scheduledFor.Before(until) {
 		return nil
@@ -72,7 +70,7 @@ func (s *Jobs) settlePause(
 	}, until, domain.ReasonPaused)
 	h.passed.add(plan)
 	for _, p := range plan.Skips {
-		skips.Add(h.job, h.lane, p, now)
+		*skips = append(*skips, claim.Skip{Skip: p, Job: h.job, Lane: h.lane, ID: domain.NewRunID(now)})
 	}
 	h.moveTo(plan.Next, plan.NextRunAt, !plan.Done)
 	return nil

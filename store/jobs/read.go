@@ -114,7 +114,7 @@ func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, of string, args 
 	var last []runs.Run
 	var b pgx.Batch
 	w := days.Recent()
-	b.Queue(jobSQL, append([]any{pg.Prepared{}}, args...)...).Query(oneJob(&job))
+	b.Queue(jobSQL, pg.Prepared{}.With(args...)...).Query(oneJob(&job))
 	runs.QueueLast(&b, &last, w, of, args...)
 	var upstreams []links.Upstream
 	links.QueueUpstreams(&b, &upstreams, of, args...)

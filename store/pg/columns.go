@@ -22,11 +22,30 @@ func Col[R, T any](name, kind string, of func(R) T) ColumnOf[R] {
 
 // Unnest is the SQL of the rows, under a name. Their arrays are the first arguments of the statement.
 func (c Columns[R]) Unnest(as string) string {
-	arrays, names := make([]string, len(c)), make([]string, len(c))
+	return "unnest(" + strings.Join(c.arrays(), ", ") + ")\n         AS " + as + "(" + c.Names() + ")"
+}
+
+// Names lists the columns, as an INSERT does.
+func (c Columns[R]) Names() string {
+	names := make([]string, len(c))
 	for i, column := range c {
-		arrays[i], names[i] = fmt.Sprintf("$%d::%s[]", i+1, column.kind), column.name
+		names[i] = column.name
 	}
-	return "unnest(" + strings.Join(arrays, ", ") + ")\n         AS " + as + "(" + strings.Join(names, ", ") + ")"
+	return strings.Join(names, ", ")
+}
+
+// Each is the SQL of the rows in a select list, which costs less than one in FROM.
+func (c Columns[R]) Each() string { return "unnest(" + strings.Join(c.arrays(), "), unnest(") + ")" }
+
+// Arg is the SQL of the nth argument after the arrays, from 1 on.
+func (c Columns[R]) Arg(n int) string { return fmt.Sprintf("$%d", len(c)+n) }
+
+func (c Columns[R]) arrays() []string {
+	arrays := make([]string, len(c))
+	for i, column := range c {
+		arrays[i] = fmt.Sprintf("$%d::%s[]", i+1, column.kind)
+	}
+	return arrays
 }
 
 // Args returns the arrays of rows.

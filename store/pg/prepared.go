@@ -17,6 +17,9 @@ import (
 // that the lasting plan is no worse.
 type Prepared struct{}
 
+// With returns the arguments of a statement that is Prepared.
+func (p Prepared) With(args ...any) []any { return append([]any{p}, args...) }
+
 // RewriteQuery implements pgx.QueryRewriter: pgx uses a statement that is prepared under its own text.
 func (Prepared) RewriteQuery(ctx context.Context, conn *pgx.Conn, sql string, args []any) (string, []any, error) {
 	if keepsNames(conn) {
