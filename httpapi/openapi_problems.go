@@ -112,7 +112,8 @@ func problemExample(op *huma.Operation, status string) *problem.Problem {
 	case "404":
 		if !strings.Contains(op.Path, "{") &&
 			!slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == "job" }) {
-			return problem.New(problem.CodeNotFound, exampleNoTenant)
+			return problem.New(problem.CodeNotFound,
+				`There is no tenant "biling", which the header Punctual-Tenant names.`)
 		}
 		return problem.New(problem.CodeNotFound, notFound(op.Path))
 	case "409":
