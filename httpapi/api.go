@@ -50,37 +50,37 @@ func New(c Config) (http.Handler, error) {
 	mux.MethodNotAllowed(s.wrongMethod)
 
 	s.api = &api.API{
-		API: humachi.New(mux, humaConfig()), Log: c.Log, Roles: roleOf, Admit: s.admit, NotFound: notFound,
-		Around: s.past(),
+		API: humachi.New(mux, humaConfig()), Log: c.Log, Admit: s.admit, NotFound: notFound, Around: s.past(),
 	}
+	// In the order of the documentation: what is used every day comes first.
 	s.jobRoutes()
 	s.jobWriteRoutes()
 	s.jobActionRoutes()
 	s.datedRoutes()
-	s.batchRoutes()
-	s.versionRoutes()
-	s.runRoutes()
-	s.callbackRoutes()
-	s.approvalRoutes()
-	s.deadLetterRoutes()
 	s.backfillRoutes()
-	s.bulkRoutes()
+	s.versionRoutes()
+	s.batchRoutes()
 	s.bulkJobRoutes()
+	s.runRoutes()
+	s.approvalRoutes()
+	s.callbackRoutes()
+	s.deadLetterRoutes()
+	s.bulkRoutes()
 	s.eventRoutes()
+	s.explainRoutes()
 	s.scheduleRoutes()
 	s.forecastRoutes()
-	s.explainRoutes()
 	s.callerRoutes()
 	s.keyRoutes()
 	s.tenantRoutes()
 	s.grantRoutes()
 	s.notifyRoutes()
-	s.auditRoutes()
 	s.secretRoutes()
-	s.limitRoutes()
-	s.fleetRoutes()
 	s.overviewRoutes()
+	s.fleetRoutes()
+	s.limitRoutes()
 	s.freezeRoutes()
+	s.auditRoutes()
 	if len(s.api.Missing) > 0 {
 		return nil, fmt.Errorf("httpapi: missing: %s", strings.Join(s.api.Missing, ", "))
 	}

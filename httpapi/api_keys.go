@@ -7,7 +7,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"punctual/httpapi/api"
@@ -19,25 +18,24 @@ import (
 )
 
 func (s *server) keyRoutes() {
-	api.RegisterBody[KeyInput](s.api, huma.Operation{
-		OperationID: "create-api-key", Method: http.MethodPost, Path: "/v1/api-keys", Tags: []string{tagTenants},
-		Summary: "Create an API key", DefaultStatus: http.StatusCreated,
+	api.RegisterBody[KeyInput](s.api, api.Operation{
+		ID: "create-api-key", Route: "POST /v1/api-keys", Role: auth.RoleAdmin, Tag: tagTenants,
+		Summary: "Create an API key", Status: http.StatusCreated,
 		Description: "The response holds the key. It is not stored and cannot be read again. Callers cannot create a key " +
 			"with a higher role than their own. Only operators create keys with the role metrics. There is no Idempotency-Key " +
 			"here, because storing the response would store the key. If the response was lost, revoke the key and create " +
 			"another.",
 	}, api.Required, s.createKey)
-
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-api-keys", Method: http.MethodGet, Path: "/v1/api-keys", Tags: []string{tagTenants},
-		Summary: "List API keys", Description: "Newest first, including revoked and expired keys.",
+	api.Register(s.api, api.Operation{
+		ID: "list-api-keys", Route: "GET /v1/api-keys", Role: auth.RoleAdmin, Tag: tagTenants, Summary: "List API keys",
+		Description: "Newest first, including revoked and expired keys.",
 	}, s.listKeys)
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-api-key", Method: http.MethodGet, Path: "/v1/api-keys/{key}", Tags: []string{tagTenants},
+	api.Register(s.api, api.Operation{
+		ID: "get-api-key", Route: "GET /v1/api-keys/{key}", Role: auth.RoleAdmin, Tag: tagTenants,
 		Summary: "Get an API key", Description: "Without the key itself.",
 	}, s.getKey)
-	api.Register(s.api, huma.Operation{
-		OperationID: "revoke-api-key", Method: http.MethodDelete, Path: "/v1/api-keys/{key}", Tags: []string{tagTenants},
+	api.Register(s.api, api.Operation{
+		ID: "revoke-api-key", Route: "DELETE /v1/api-keys/{key}", Role: auth.RoleAdmin, Tag: tagTenants,
 		Summary: "Revoke an API key",
 		Description: "The key stops working for good, on every replica within two seconds. It stays listed, for its " +
 			"history. Repeating the request changes nothing.",

@@ -2,12 +2,12 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
 	"net/netip"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -20,23 +20,22 @@ import (
 func (s *server) approvalRoutes() {
 	const which = "{run} is the run of the step. It may be the workflow's run while one step of it waits. The first " +
 		"decision counts: the answer to a later one is 409, and says who decided and when."
-	api.RegisterBody[NoteInput](s.api, huma.Operation{
-		OperationID: "approve-run", Method: http.MethodPost, Path: "/v1/runs/{run}/approve", Tags: []string{tagRuns},
+	api.RegisterBody[NoteInput](s.api, api.Operation{
+		ID: "approve-run", Route: "POST /v1/runs/{run}/approve", Role: auth.RoleEditor, Tag: tagRuns,
 		Summary: "Approve a step", Errors: []int{409},
 		Description: "The step succeeds. The steps that depend on it are sent who approved it, when and why. " + which,
 	}, api.Optional, s.approveRun)
-	api.RegisterBody[NoteInput](s.api, huma.Operation{
-		OperationID: "reject-run", Method: http.MethodPost, Path: "/v1/runs/{run}/reject", Tags: []string{tagRuns},
-		Summary: "Reject a step", Errors: []int{409},
-		Description: "The step is dead, with the reason rejected. " + which,
+	api.RegisterBody[NoteInput](s.api, api.Operation{
+		ID: "reject-run", Route: "POST /v1/runs/{run}/reject", Role: auth.RoleEditor, Tag: tagRuns,
+		Summary: "Reject a step", Errors: []int{409}, Description: "The step is dead, with the reason rejected. " + which,
 	}, api.Optional, s.rejectRun)
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-approval", Method: http.MethodGet, Path: "/v1/approvals/{run}", Tags: []string{tagRuns},
-		Summary: "Get the step of a link", Errors: []int{401, 404},
+	api.Register(s.api, api.Operation{
+		ID: "get-approval", Route: "GET /v1/approvals/{run}", Open: true, Tag: tagRuns, Summary: "Get the step of a link",
+		Errors:      []int{401, 404},
 		Description: "Shows the recipient of a notice which step waits for approval. It decides nothing.",
 	}, s.getApproval)
-	api.RegisterBody[DecisionInput](s.api, huma.Operation{
-		OperationID: "decide-approval", Method: http.MethodPost, Path: "/v1/approvals/{run}", Tags: []string{tagRuns},
+	api.RegisterBody[DecisionInput](s.api, api.Operation{
+		ID: "decide-approval", Route: "POST /v1/approvals/{run}", Open: true, Tag: tagRuns,
 		Summary: "Decide about the step of a link", Errors: []int{401, 404, 409},
 		Description: "Approves or rejects the step as the recipient of the notice, once.",
 	}, api.Optional, s.decideApproval)

@@ -7,10 +7,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -35,15 +35,14 @@ func registerMany[B, I any](
 	s *server, action jobs.Action, summary, does string,
 	handle func(context.Context, int32, *I) (*answered, error),
 ) {
-	api.RegisterBody[B](s.api, huma.Operation{
-		OperationID: string(action) + "-jobs", Method: http.MethodPost, Path: "/v1/jobs/" + string(action),
-		Tags: []string{tagJobs}, Summary: summary, DefaultStatus: http.StatusAccepted,
+	api.RegisterBody[B](s.api, api.Operation{
+		ID: string(action) + "-jobs", Route: "POST /v1/jobs/" + string(action), Role: auth.RoleEditor, Tag: tagJobs,
+		Summary: summary, Status: http.StatusAccepted, Responses: started[Matched](s.api),
 		Description: "Selects the jobs that match at this moment, and starts an operation that works on them in the " +
 			"background, oldest jobs first, as fast as possible unless max_per_second sets a limit. " + does +
 			" A job that no longer matches when its turn comes stays as it is and counts as failed. The audit log has an entry for each job " +
 			"that was changed. With dry_run, the response is 200 with the number of jobs, and nothing is changed. A job may be " +
 			"named " + string(action) + ": with other methods than POST, this path is about that job.",
-		Responses: started[Matched](s.api),
 	}, api.Required, handle)
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/store/audit"
@@ -36,9 +34,8 @@ func (s *server) admit(
 }
 
 func (s *server) callerRoutes() {
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-caller", Method: http.MethodGet, Path: "/v1/caller", Tags: []string{tagTenants},
-		Summary:     "Get the caller",
+	api.Register(s.api, api.Operation{
+		ID: "get-caller", Route: "GET /v1/caller", Role: auth.RoleViewer, Tag: tagTenants, Summary: "Get the caller",
 		Description: "Says what the key or token of the request may do, and for which tenant.",
 	}, s.getCaller)
 }

@@ -37,7 +37,7 @@ func (s *server) documentRoutes(mux chi.Router) {
 	mux.Get("/openapi.json", s.onDemand("application/json", func() ([]byte, error) { return indented(json.Marshal(api)) }))
 	mux.Get("/openapi-3.0.json",
 		s.onDemand("application/json", func() ([]byte, error) { return indented(api.Downgrade()) }))
-	mux.Get("/docs", s.onDemand("text/html; charset=utf-8", func() ([]byte, error) { return renderDocs(api, s.NoAuth) }))
+	mux.Get("/docs", s.onDemand("text/html; charset=utf-8", func() ([]byte, error) { return renderDocs(api, s.api.IDs, s.NoAuth) }))
 	mux.Get("/docs.css", static("text/css; charset=utf-8", docsStyle))
 }
 
@@ -122,12 +122,15 @@ type (
 	}
 )
 
-func renderDocs(api *huma.OpenAPI, noAuth bool) ([]byte, error) {
+// renderDocs renders the page, with the operations of each group in an order.
+func renderDocs(api *huma.OpenAPI, order []string, noAuth bool) ([]byte, error) {
 	model := docsModel{
 		Info: api.Info, NoAuth: noAuth, Base: servedFrom, Roles: docsRoles(), First: map[string]string{},
 		Problem: pretty(problemExamples["422"].Of(exampleRequestID)),
 	}
-	all := inOrderOfUse(api)
+	all := slices.SortedFunc(operations(api), func(a, b *huma.Operation) int {
+		return slices.Index(order, a.OperationID) - slices.Index(order, b.OperationID)
+	})
 	shownBy := map[string]string{}
 	for _, tag := range api.Tags {
 		group := docsGroup{Name: tag.Name, Description: tag.Description}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 )
@@ -28,7 +29,7 @@ func curlOf(op *huma.Operation, noAuth bool) (string, error) {
 		words[0] += " -X " + op.Method
 	}
 	words[0] += " " + shellWord(servedFrom+target)
-	if roleOf[op.OperationID] == auth.RoleNone {
+	if api.RoleOf(op) == auth.RoleNone {
 		words = append(words, `-H "Punctual-Run-Token: $PUNCTUAL_RUN_TOKEN"`)
 	} else if !noAuth {
 		words = append(words, `-H "Authorization: Bearer $PUNCTUAL_API_KEY"`)

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
@@ -19,25 +17,24 @@ import (
 )
 
 func (s *server) freezeRoutes() {
-	api.RegisterBody[FreezeInput](s.api, huma.Operation{
-		OperationID: "freeze", Method: http.MethodPost, Path: "/v1/freeze", Tags: []string{tagFleet},
+	api.Register(s.api, api.Operation{
+		ID: "get-freeze", Route: "GET /v1/freeze", Role: auth.RoleViewer, Tag: tagFleet, Summary: "Get what is frozen",
+		Description: "Says whether the deployment or the caller's tenant is frozen, and how many runs are in flight.",
+	}, s.getFreeze)
+	api.RegisterBody[FreezeInput](s.api, api.Operation{
+		ID: "freeze", Route: "POST /v1/freeze", Role: auth.RoleAdmin, Tag: tagFleet,
 		Summary: "Freeze the deployment or a tenant",
 		Description: "From the response on, no replica claims anything: no slots, retries, triggers, replays or notices. " +
 			"Runs in flight continue, and the response counts them. Jobs can still be written and triggered. Only operators " +
 			"freeze the deployment. A deployment or tenant that is frozen already stays as it is.",
 	}, api.Required, s.freeze)
-	api.RegisterBody[FreezeInput](s.api, huma.Operation{
-		OperationID: "unfreeze", Method: http.MethodPost, Path: "/v1/unfreeze", Tags: []string{tagFleet},
+	api.RegisterBody[FreezeInput](s.api, api.Operation{
+		ID: "unfreeze", Route: "POST /v1/unfreeze", Role: auth.RoleAdmin, Tag: tagFleet,
 		Summary: "Unfreeze the deployment or a tenant",
 		Description: "Replicas claim again within three seconds. Slots that passed during the freeze are late or missed, " +
 			"by the policy of each job, as after an outage. Only operators unfreeze the deployment. That also makes this " +
 			"database the one that runs are dispatched from. A tenant stays frozen while the deployment is frozen.",
 	}, api.Required, s.unfreeze)
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-freeze", Method: http.MethodGet, Path: "/v1/freeze", Tags: []string{tagFleet},
-		Summary:     "Get what is frozen",
-		Description: "Says whether the deployment or the caller's tenant is frozen, and how many runs are in flight.",
-	}, s.getFreeze)
 }
 
 // FreezeScope says what a freeze or a forecast covers: the deployment or one tenant.

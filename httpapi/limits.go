@@ -2,11 +2,9 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -14,30 +12,25 @@ import (
 )
 
 func (s *server) limitRoutes() {
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-limits", Method: http.MethodGet, Path: "/v1/limits", Tags: []string{tagFleet},
-		Summary: "List limits", Description: "All limits of the tenant, by name, with the runs that hold them.",
-	}, s.listLimits)
-
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-limit", Method: http.MethodGet, Path: "/v1/limits/{limit}", Tags: []string{tagFleet},
-		Summary: "Get a limit", Description: "Its bounds, the runs that hold it, and the number of runs that wait.",
-	}, s.getLimit)
-
-	api.RegisterBody[LimitInput](s.api, huma.Operation{
-		OperationID: "put-limit", Method: http.MethodPut, Path: "/v1/limits/{limit}", Tags: []string{tagFleet},
-		Summary: "Create or change a limit",
+	api.RegisterBody[LimitInput](s.api, api.Operation{
+		ID: "put-limit", Route: "PUT /v1/limits/{limit}", Role: auth.RoleEditor, Tag: tagFleet,
+		Summary: "Create or change a limit", Errors: []int{409},
 		Description: "Jobs name it in limits and share it, on all replicas. At least one of the two bounds is needed. " +
 			"If it is raised, waiting runs start at once; if it is lowered, the runs that hold it end first. A tenant may have " +
 			"1,000.",
-		Errors: []int{409},
 	}, api.Required, s.putLimit)
-
-	api.Register(s.api, huma.Operation{
-		OperationID: "delete-limit", Method: http.MethodDelete, Path: "/v1/limits/{limit}", Tags: []string{tagFleet},
-		Summary:     "Delete a limit",
+	api.Register(s.api, api.Operation{
+		ID: "list-limits", Route: "GET /v1/limits", Role: auth.RoleViewer, Tag: tagFleet, Summary: "List limits",
+		Description: "All limits of the tenant, by name, with the runs that hold them.",
+	}, s.listLimits)
+	api.Register(s.api, api.Operation{
+		ID: "get-limit", Route: "GET /v1/limits/{limit}", Role: auth.RoleViewer, Tag: tagFleet, Summary: "Get a limit",
+		Description: "Its bounds, the runs that hold it, and the number of runs that wait.",
+	}, s.getLimit)
+	api.Register(s.api, api.Operation{
+		ID: "delete-limit", Route: "DELETE /v1/limits/{limit}", Role: auth.RoleEditor, Tag: tagFleet,
+		Summary: "Delete a limit", Errors: []int{409},
 		Description: "The response is 409 while active or paused jobs name the limit. It names up to ten of them.",
-		Errors:      []int{409},
 	}, s.deleteLimit)
 }
 

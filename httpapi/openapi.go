@@ -89,7 +89,7 @@ func (s *server) describe() {
 	describeDefaults(api)
 	describePatch(schemas)
 	for op := range operations(api) {
-		describeRole(op, roleOf[op.OperationID])
+		describeRole(op)
 		describeAnswers(op)
 		describePosition(op)
 		for _, p := range op.Parameters {

@@ -7,9 +7,8 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -20,42 +19,41 @@ import (
 func tenantPath(name string) string { return "/v1/tenants/" + name }
 
 func (s *server) tenantRoutes() {
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-own-tenant", Method: http.MethodGet, Path: "/v1/tenant", Tags: []string{tagTenants},
+	api.Register(s.api, api.Operation{
+		ID: "get-own-tenant", Route: "GET /v1/tenant", Role: auth.RoleViewer, Tag: tagTenants,
 		Summary: "Get the tenant of the caller", Description: "With its limits and how much of them it uses.",
 	}, s.getOwnTenant)
-	api.RegisterBody[TenantNotify](s.api, huma.Operation{
-		OperationID: "patch-own-tenant", Method: http.MethodPatch, Path: "/v1/tenant", Tags: []string{tagTenants},
+	api.RegisterBody[TenantNotify](s.api, api.Operation{
+		ID: "patch-own-tenant", Route: "PATCH /v1/tenant", Role: auth.RoleAdmin, Tag: tagTenants,
 		Summary: "Change the tenant of the caller",
 		Description: "A JSON merge patch (RFC 7396) on the settings that the tenant's admins control: absent fields stay. " +
 			"These are the recipients of notices about jobs that have no notify of their own; null: no recipients. Replicas " +
 			"use the change within ten seconds.",
 	}, api.Required, s.patchOwnTenant)
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-tenants", Method: http.MethodGet, Path: "/v1/tenants", Tags: []string{tagTenants},
-		Summary: "List tenants", Description: "By name, in byte order.",
-	}, s.listTenants)
-	api.RegisterBody[TenantInput](s.api, huma.Operation{
-		OperationID: "create-tenant", Method: http.MethodPost, Path: "/v1/tenants", Tags: []string{tagTenants},
-		Summary: "Create a tenant", DefaultStatus: http.StatusCreated,
-		Description: "An absent limit means no limit.", Errors: []int{409},
+	api.RegisterBody[TenantInput](s.api, api.Operation{
+		ID: "create-tenant", Route: "POST /v1/tenants", Role: auth.RoleOperator, Tag: tagTenants,
+		Summary: "Create a tenant", Status: http.StatusCreated, Errors: []int{409},
+		Description: "An absent limit means no limit.",
 	}, api.Required, s.createTenant)
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-tenant", Method: http.MethodGet, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
+	api.Register(s.api, api.Operation{
+		ID: "list-tenants", Route: "GET /v1/tenants", Role: auth.RoleOperator, Tag: tagTenants, Summary: "List tenants",
+		Description: "By name, in byte order.",
+	}, s.listTenants)
+	api.Register(s.api, api.Operation{
+		ID: "get-tenant", Route: "GET /v1/tenants/{tenant}", Role: auth.RoleOperator, Tag: tagTenants,
 		Summary: "Get a tenant", Description: "With how much of its limits it uses.",
 	}, s.getTenant)
-	api.RegisterBody[TenantSettings](s.api, huma.Operation{
-		OperationID: "patch-tenant", Method: http.MethodPatch, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
+	api.RegisterBody[TenantSettings](s.api, api.Operation{
+		ID: "patch-tenant", Route: "PATCH /v1/tenants/{tenant}", Role: auth.RoleOperator, Tag: tagTenants,
 		Summary: "Change a tenant",
 		Description: "A JSON merge patch (RFC 7396): absent fields stay, and null removes a limit. Replicas use the change " +
 			"within two seconds.",
 	}, api.Required, s.patchTenant)
-	api.Register(s.api, huma.Operation{
-		OperationID: "delete-tenant", Method: http.MethodDelete, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
-		Summary: "Delete a tenant",
+	api.Register(s.api, api.Operation{
+		ID: "delete-tenant", Route: "DELETE /v1/tenants/{tenant}", Role: auth.RoleOperator, Tag: tagTenants,
+		Summary: "Delete a tenant", Errors: []int{409},
 		Description: "Revokes the tenant's keys. The response is 409 if the tenant has active or paused jobs, and for the " +
 			"tenant default. The tenant's history stays until retention deletes it. Its name can be used again.",
-		Errors: []int{409},
 	}, s.deleteTenant)
 }
 
