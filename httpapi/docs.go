@@ -33,11 +33,12 @@ const docsPolicy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-
 // documentRoutes adds the OpenAPI documents and the page made of them. Each is rendered once, when it is first asked
 // for, so the start of a replica does not wait for them.
 func (s *server) documentRoutes(mux chi.Router) {
-	api := s.api.OpenAPI()
-	mux.Get("/openapi.json", s.onDemand("application/json", func() ([]byte, error) { return indented(json.Marshal(api)) }))
+	described := s.api.OpenAPI()
+	mux.Get("/openapi.json",
+		s.onDemand("application/json", func() ([]byte, error) { return indented(json.Marshal(described)) }))
 	mux.Get("/openapi-3.0.json",
-		s.onDemand("application/json", func() ([]byte, error) { return indented(api.Downgrade()) }))
-	mux.Get("/docs", s.onDemand("text/html; charset=utf-8", func() ([]byte, error) { return renderDocs(api, s.api.IDs, s.NoAuth) }))
+		s.onDemand("application/json", func() ([]byte, error) { return indented(described.Downgrade()) }))
+	mux.Get("/docs", s.onDemand("text/html; charset=utf-8", func() ([]byte, error) { return renderDocs(s.api, s.NoAuth) }))
 	mux.Get("/docs.css", static("text/css; charset=utf-8", docsStyle))
 }
 
@@ -122,17 +123,17 @@ type (
 	}
 )
 
-// renderDocs renders the page, with the operations of each group in an order.
-func renderDocs(api *huma.OpenAPI, order []string, noAuth bool) ([]byte, error) {
+func renderDocs(a *api.API, noAuth bool) ([]byte, error) {
+	described := a.OpenAPI()
 	model := docsModel{
-		Info: api.Info, NoAuth: noAuth, Base: servedFrom, Roles: docsRoles(), First: map[string]string{},
+		Info: described.Info, NoAuth: noAuth, Base: servedFrom, Roles: docsRoles(), First: map[string]string{},
 		Problem: pretty(problemExamples["422"].Of(exampleRequestID)),
 	}
-	all := slices.SortedFunc(operations(api), func(a, b *huma.Operation) int {
-		return slices.Index(order, a.OperationID) - slices.Index(order, b.OperationID)
+	all := slices.SortedFunc(operations(described), func(x, y *huma.Operation) int {
+		return slices.Index(a.IDs, x.OperationID) - slices.Index(a.IDs, y.OperationID)
 	})
 	shownBy := map[string]string{}
-	for _, tag := range api.Tags {
+	for _, tag := range described.Tags {
 		group := docsGroup{Name: tag.Name, Description: tag.Description}
 		for _, op := range all {
 			if !slices.Contains(op.Tags, tag.Name) {
@@ -148,7 +149,7 @@ func renderDocs(api *huma.OpenAPI, order []string, noAuth bool) ([]byte, error) 
 		}
 		model.Groups = append(model.Groups, group)
 	}
-	model.Schemas = docsSchemasOf(api.Components.Schemas.Map())
+	model.Schemas = docsSchemasOf(described.Components.Schemas.Map())
 	for _, code := range sortedCodes() {
 		model.Codes = append(model.Codes, docsCode{code, problem.Codes[code].Status, problem.Codes[code].Title})
 	}

@@ -96,7 +96,8 @@ func eventPath(name string, id uuid.UUID) string { return "/v1/events/" + name +
 func (s *server) eventRoutes() {
 	api.RegisterBody[EmitInput](s.api, api.Operation{
 		ID: "emit-event", Route: "POST /v1/events/{name}", Role: auth.RoleSubmitter, Tag: tagEvents,
-		Summary: "Emit an event", Status: http.StatusAccepted, Responses: orDry[WouldEmit, Emitted](s.api, "The jobs that a dry run found"),
+		Summary: "Emit an event", Status: http.StatusAccepted,
+		Responses: orDry[WouldEmit, Emitted](s.api, "The jobs that a dry run found"),
 		Description: "Each job whose schedule names the event, and whose filter the body matches, runs once. A job without " +
 			"a body of its own sends that of the event. A paused job gets a recorded skip. Events have no order. With dry_run, " +
 			"the response is 200 with the jobs that would run, and nothing is written.",

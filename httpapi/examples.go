@@ -155,7 +155,8 @@ func exampleJobs(last *runs.Run) map[string]any {
 	paused := exampleRecord(exampleJobInput, nil)
 	paused.State, paused.PauseNote = domain.JobPaused, "the warehouse moves"
 	paused.PausedAt, paused.PausedUntil = new(moment("2026-11-28T18:00:00.5Z")), new(moment("2026-12-01T09:00:00Z"))
-	paused.PausedBy, paused.NextScheduledFor, paused.NextRunAt = "key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)", nil, nil
+	paused.PausedBy = "key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"
+	paused.NextScheduledFor, paused.NextRunAt = nil, nil
 	recent := &runs.RecentRuns{DurationP95: new(4.208), Runs: []runs.RecentRun{
 		{ID: exampleRunID, Status: domain.StatusSucceeded, ScheduledFor: last.ScheduledFor},
 	}}

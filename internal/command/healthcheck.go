@@ -24,10 +24,7 @@ func (c *Healthcheck) Validate() error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return fmt.Errorf("--listen %q: write host:port, such as 127.0.0.1:8080", c.Listen)
 	}
-	if c.Timeout <= 0 || c.Timeout > time.Minute {
-		return fmt.Errorf("--timeout: %s is outside 0s to 1m", c.Timeout)
-	}
-	return nil
+	return within(c.Timeout > 0 && c.Timeout <= time.Minute, "--timeout", c.Timeout, "0s to 1m")
 }
 
 // Run returns no error when the replica is ready. Otherwise it returns the reason, and the exit status is 1.

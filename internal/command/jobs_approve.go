@@ -17,13 +17,10 @@ type oneDecision struct {
 
 func (c *oneDecision) decide(
 	ctx context.Context, api *client.Client,
-	how func(*client.Client, context.Context, string, httpapi.NoteInput) (runs.Run, error), done string,
+	how func(*client.Client, context.Context, string, httpapi.NoteInput) (runs.Run, error), became string,
 ) error {
 	run, err := how(api, ctx, c.RunID, httpapi.NoteInput{Note: c.Note})
-	if err != nil {
-		return err
-	}
-	return note("the step " + run.Step + " of " + run.Job + " is " + done)
+	return done(err, "the step %s of %s is %s", run.Step, run.Job, became)
 }
 
 type approveRun struct{ oneDecision }

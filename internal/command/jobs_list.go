@@ -8,11 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"punctual/httpapi"
 	"punctual/httpapi/client"
@@ -44,10 +41,28 @@ func (c *listJobs) Run(ctx context.Context, api *client.Client) error {
 	if c.JSON {
 		return printAsJSON(list)
 	}
-	if err := printJobs(list.Data); err != nil || list.NextCursor == nil {
+	shown := make([]httpapi.JobSummary, len(list.Data))
+	for i, raw := range list.Data {
+		if err := json.Unmarshal(raw, &shown[i]); err != nil {
+			return err
+		}
+	}
+	err = printTable(shown, "NAME\tSTATE\tSCHEDULE\tNEXT SLOT\tLAST OUTCOME", func(job httpapi.JobSummary) []any {
+		return []any{job.Name, job.State, scheduleOf(job.Schedule), instant(job.NextScheduledFor), outcomeOf(job.LastRun)}
+	})
+	if err != nil || list.NextCursor == nil {
 		return err
 	}
-	return note(fmt.Sprintf("These are the newest %d. There are more: raise --limit, or ask for fewer.", len(list.Data)))
+	return done(nil, "These are the newest %d. There are more: raise --limit, or ask for fewer.", len(list.Data))
+}
+
+// ask adds the parameters that have a value to a query.
+func ask(query url.Values, parameters map[string]string) {
+	for name, value := range parameters {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
 }
 
 // mostListed is how many jobs a page of the API holds at most.
@@ -57,11 +72,7 @@ const mostListed = 500
 func (c *listJobs) fetch(ctx context.Context, api *client.Client) (list httpapi.List[json.RawMessage], err error) {
 	list.Data = []json.RawMessage{}
 	query := url.Values{"label": c.Label}
-	for name, value := range map[string]string{"state": c.State, "q": c.Search} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
+	ask(query, map[string]string{"state": c.State, "q": c.Search})
 	if !c.JSON {
 		query.Set("view", "summary")
 	}
@@ -79,20 +90,6 @@ func (c *listJobs) fetch(ctx context.Context, api *client.Client) (list httpapi.
 	}
 }
 
-func printJobs(list []json.RawMessage) error {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tSTATE\tSCHEDULE\tNEXT SLOT\tLAST OUTCOME")
-	for _, raw := range list {
-		var job httpapi.JobSummary
-		if err := json.Unmarshal(raw, &job); err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", job.Name, job.State, scheduleOf(job.Schedule),
-			instant(job.NextScheduledFor), outcomeOf(job.LastRun))
-	}
-	return w.Flush()
-}
-
 // scheduleOf says when a job fires, in the words of its definition.
 func scheduleOf(s domain.Schedule) string {
 	switch s.Kind() {
@@ -108,13 +105,6 @@ func scheduleOf(s domain.Schedule) string {
 		return strings.TrimSpace("event " + s.Event + " " + string(s.Filter))
 	}
 	return "-"
-}
-
-func instant(at *time.Time) string {
-	if at == nil {
-		return "-"
-	}
-	return at.UTC().Format(time.RFC3339)
 }
 
 func outcomeOf(run *httpapi.RunSummary) string {

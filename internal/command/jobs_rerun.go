@@ -46,21 +46,17 @@ func (c *rerunRun) Run(ctx context.Context, api *client.Client) error {
 	}
 	if c.DryRun {
 		plan, err := api.PlanRerun(ctx, c.RunID, with)
-		if err != nil {
-			return err
-		}
-		return printPlan(plan)
+		return printPlan(plan, err)
 	}
 	run, err := api.RerunRun(ctx, c.RunID, with)
+	return result(run.ID, err)
+}
+
+// printPlan prints what a rerun does with each step, a line a step, unless planning failed.
+func printPlan(plan domain.RerunPlan, err error) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Println(run.ID)
-	return err
-}
-
-// printPlan prints what a rerun does with each step, a line a step.
-func printPlan(plan domain.RerunPlan) error {
 	var b strings.Builder
 	for _, part := range []struct {
 		became string
@@ -73,6 +69,6 @@ func printPlan(plan domain.RerunPlan) error {
 	for _, s := range plan.Refused {
 		fmt.Fprintf(&b, "%-8s%s: %s\n", "refused", s.Step, s.Why)
 	}
-	_, err := fmt.Print(b.String())
+	_, err = fmt.Print(b.String())
 	return err
 }

@@ -29,10 +29,7 @@ func (c *runSteps) Run(ctx context.Context, api *client.Client) error {
 	list := httpapi.List[runs.StepState]{Data: run.Steps}
 	const header = "STEP\tSTATUS\tSTARTED\tENDED\tRUN\tWHY"
 	return printNewest(newest{JSON: c.JSON}, list, nil, header, func(s runs.StepState) []any {
-		id, why := "-", orEmpty(s.Error)
-		if s.Run != nil {
-			id = s.Run.String()
-		}
+		why := orEmpty(s.Error)
 		switch {
 		case s.ApproveBy != nil:
 			why = "waits for approval until " + instant(s.ApproveBy)
@@ -46,6 +43,6 @@ func (c *runSteps) Run(ctx context.Context, api *client.Client) error {
 				why += ": " + *s.Note
 			}
 		}
-		return []any{s.Name, s.Status, instant(s.StartedAt), instant(s.FinishedAt), id, why}
+		return []any{s.Name, s.Status, instant(s.StartedAt), instant(s.FinishedAt), orDash(s.Run), why}
 	})
 }

@@ -21,8 +21,8 @@ type importRuns struct {
 const mostKept = 366 * 24 * time.Hour
 
 func (c *importRuns) Run(ctx context.Context, log *slog.Logger) error {
-	if c.Keep < time.Minute || c.Keep > mostKept {
-		return fmt.Errorf("--keep: %s is outside 1m to %s", c.Keep, mostKept)
+	if err := within(c.Keep >= time.Minute && c.Keep <= mostKept, "--keep", c.Keep, "1m to %s", mostKept); err != nil {
+		return err
 	}
 	from := io.Reader(os.Stdin)
 	if c.File != "-" {

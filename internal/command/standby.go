@@ -26,11 +26,9 @@ func (s standby) beside(options store.Options) store.Options {
 
 // Validate is called by the flag parser.
 func (s standby) Validate() error {
-	if s.MaxStaleness < time.Second || s.MaxStaleness > time.Hour {
-		return fmt.Errorf("--max-staleness: %s is outside 1s to 1h", s.MaxStaleness)
-	}
-	if s.ReadDatabaseURL == "" {
-		return nil
+	fits := s.MaxStaleness >= time.Second && s.MaxStaleness <= time.Hour
+	if err := within(fits, "--max-staleness", s.MaxStaleness, "1s to 1h"); err != nil || s.ReadDatabaseURL == "" {
+		return err
 	}
 	if _, err := (session.Database{URL: s.ReadDatabaseURL}).Config(); err != nil {
 		return fmt.Errorf("--read-database-url: %s; write %s", OneLine(err), exampleURL)
