@@ -80,11 +80,9 @@ func (v *visit) job(job httpapi.Job) error {
 		return err
 	}
 	if view.At != "" {
-		if err := v.explain(&view); err != nil {
-			return err
-		}
+		err = v.explain(&view)
 	}
-	return v.show("job", job.Name, view)
+	return v.shows(err, "job", job.Name, view)
 }
 
 // passed returns the slots that the newest pause swallowed, if it ended since then and none of them was made up for.

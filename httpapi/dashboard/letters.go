@@ -48,10 +48,8 @@ func (v *visit) letters() error {
 		list, err = v.api.DeadLetterGroups(v.ctx(), query)
 		view.Groups, view.Next = list.Data, text(list.NextCursor)
 	}
-	if view.Problem, err = refused(err); err != nil {
-		return err
-	}
-	return v.show("letters", "Dead letters", view)
+	view.Problem, err = refused(err)
+	return v.shows(err, "letters", "Dead letters", view)
 }
 
 func (v *visit) replayLetters() error { return v.bulk("replay") }
