@@ -7,8 +7,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
-
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
@@ -116,16 +114,14 @@ type NewKey struct {
 	Secret string `json:"key" doc:"The key. Store it now: it is never shown again." example:"punctual_5f0e8b110c6d9a44_…"`
 }
 
-type createKeyInput struct{ Request body.Body[KeyInput] }
-
 type newKeyAnswer struct {
 	Location string `header:"Location" doc:"Path of the key."`
 	Body     NewKey
 }
 
-func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput) (*newKeyAnswer, error) {
-	asked := in.Request.Value
-	if err := in.Request.Check(asked.validate()...); err != nil {
+func (s *server) createKey(ctx context.Context, tenant int32, in *body.Body[KeyInput]) (*newKeyAnswer, error) {
+	asked := in.Value
+	if err := in.Check(asked.validate()...); err != nil {
 		return nil, err
 	}
 	if c := auth.CallerOf(ctx); !c.Role.Includes(asked.Role) {
@@ -147,21 +143,17 @@ func (s *server) listKeys(ctx context.Context, tenant int32, in *listKeysInput) 
 }
 
 type oneKeyInput struct {
-	Key string `path:"key" doc:"Id of the key." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
-	id  uuid.UUID
+	Key pathID `path:"key" doc:"Id of the key." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 }
 
-func (o *oneKeyInput) Exists() (err error) {
-	o.id, err = parseID(o.Key)
-	return err
-}
+func (o oneKeyInput) Exists() error { return o.Key.exists() }
 
 func (s *server) getKey(ctx context.Context, tenant int32, in *oneKeyInput) (*answer[tenants.Key], error) {
-	return show(s.Store.Tenants.GetKey(ctx, tenant, in.id))
+	return show(s.Store.Tenants.GetKey(ctx, tenant, in.Key.id))
 }
 
 func (s *server) revokeKey(ctx context.Context, tenant int32, in *oneKeyInput) (*struct{}, error) {
-	record, err := s.Store.Tenants.GetKey(ctx, tenant, in.id)
+	record, err := s.Store.Tenants.GetKey(ctx, tenant, in.Key.id)
 	if err != nil {
 		return nil, err
 	}
@@ -169,5 +161,5 @@ func (s *server) revokeKey(ctx context.Context, tenant int32, in *oneKeyInput) (
 		return nil, problem.New(problem.CodeForbidden,
 			fmt.Sprintf("Revoking a key of the role %s needs that role; your role is %s.", record.Role, c.Role))
 	}
-	return nil, s.Store.Tenants.RevokeKey(ctx, tenant, in.id)
+	return nil, s.Store.Tenants.RevokeKey(ctx, tenant, in.Key.id)
 }

@@ -58,7 +58,7 @@ func (s *server) decide(ctx context.Context, tenant int32, in *noteRunInput, yes
 	if err := in.Request.Check(note(in.Request.Value.Note)...); err != nil {
 		return nil, err
 	}
-	return show(s.Store.Runs.Decide(ctx, tenant, in.id, yes, in.Request.Value.Note))
+	return show(s.Store.Runs.Decide(ctx, tenant, in.Run.id, yes, in.Request.Value.Note))
 }
 
 // ApprovalRef is the input of the operations of a link: the run of a step, and the token.
@@ -83,7 +83,7 @@ func (a *ApprovalRef) Exists() error {
 }
 
 func (s *server) getApproval(ctx context.Context, _ int32, in *ApprovalRef) (*answer[runs.LinkedStep], error) {
-	return show(s.Store.Runs.ByLink(ctx, in.id, in.Token))
+	return show(s.Store.Runs.ByLink(ctx, in.Run.id, in.Token))
 }
 
 // DecisionInput is the body of a decision by a link.
@@ -98,7 +98,7 @@ type decisionInput struct {
 }
 
 func (s *server) decideApproval(ctx context.Context, _ int32, in *decisionInput) (*answer[runs.LinkedStep], error) {
-	if _, err := s.Store.Runs.ByLink(ctx, in.id, in.Token); err != nil {
+	if _, err := s.Store.Runs.ByLink(ctx, in.Run.id, in.Token); err != nil {
 		return nil, err // what is wrong with the body is for those who may decide
 	}
 	d := in.Request.Value
@@ -111,5 +111,5 @@ func (s *server) decideApproval(ctx context.Context, _ int32, in *decisionInput)
 	}
 	at, _ := netip.ParseAddrPort(in.from) // invalid if it cannot be parsed
 	ctx = audit.WithActor(ctx, audit.Actor{Address: at.Addr().Unmap(), RequestID: api.RequestID(ctx)})
-	return show(s.Store.Runs.DecideByLink(ctx, in.id, in.Token, d.Decision == "approve", d.Note))
+	return show(s.Store.Runs.DecideByLink(ctx, in.Run.id, in.Token, d.Decision == "approve", d.Note))
 }

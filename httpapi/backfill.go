@@ -43,12 +43,8 @@ type BackfillInput struct {
 }
 
 func (b BackfillInput) validate() []problem.FieldError {
-	errors := slices.Concat(note(b.Note), upTo("body.max_per_second", b.MaxPerSecond, mostPerSecond), b.bounds())
-	known := []string{letters.ConcurrencyOneAtATime, letters.ConcurrencyAllow}
-	if b.Concurrency != "" && !slices.Contains(known, b.Concurrency) {
-		errors = append(errors, problem.At("body.concurrency", api.NotOneOf(b.Concurrency, known)))
-	}
-	return errors
+	return slices.Concat(note(b.Note), upTo("body.max_per_second", b.MaxPerSecond, mostPerSecond), b.bounds(),
+		oneOf("body.concurrency", b.Concurrency, letters.ConcurrencyOneAtATime, letters.ConcurrencyAllow))
 }
 
 // bounds returns what is wrong with each of the two bounds by itself. The store says what is wrong with both.

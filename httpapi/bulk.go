@@ -207,21 +207,17 @@ func (s *server) listOperations(
 }
 
 type operationRef struct {
-	Operation string `path:"operation" doc:"Id of the operation." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
-	id        uuid.UUID
+	Operation pathID `path:"operation" doc:"Id of the operation." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
 }
 
-func (o *operationRef) Exists() (err error) {
-	o.id, err = parseID(o.Operation)
-	return err
-}
+func (o operationRef) Exists() error { return o.Operation.exists() }
 
 func (s *server) getOperation(ctx context.Context, tenant int32, in *operationRef) (*answer[letters.Operation], error) {
-	return show(s.Store.Letters.GetOperation(ctx, tenant, in.id))
+	return show(s.Store.Letters.GetOperation(ctx, tenant, in.Operation.id))
 }
 
 func (s *server) cancelOperation(
 	ctx context.Context, tenant int32, in *operationRef,
 ) (*answer[letters.Operation], error) {
-	return show(s.Store.Letters.CancelOperation(ctx, tenant, in.id))
+	return show(s.Store.Letters.CancelOperation(ctx, tenant, in.Operation.id))
 }

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -71,18 +70,14 @@ type JobSelection struct {
 	PausedByOperation string `json:"paused_by_operation,omitempty" minLength:"1" format:"uuid" doc:"Only jobs that this operation paused, and that nothing has resumed or paused anew since. Absent: paused by any operation, or by none."`
 }
 
-// jobStates are the states by which jobs are selected.
-var jobStates = []domain.JobState{domain.JobActive, domain.JobPaused, domain.JobCompleted}
-
 func (b JobsInput) validate() []problem.FieldError {
 	errors := append(note(b.Note), upTo("body.max_per_second", b.MaxPerSecond, mostPerSecond)...)
 	f := b.Filter
 	if f == nil {
 		return append(errors, problem.At("body.filter", "is required; {} selects all jobs"))
 	}
-	if f.State != "" && !slices.Contains(jobStates, f.State) {
-		errors = append(errors, problem.At("body.filter.state", api.NotOneOf(string(f.State), jobStates)))
-	}
+	errors = append(errors,
+		oneOf("body.filter.state", f.State, domain.JobActive, domain.JobPaused, domain.JobCompleted)...)
 	if f.PausedByOperation != "" && !uuidForm.MatchString(f.PausedByOperation) {
 		errors = append(errors, problem.At("body.filter.paused_by_operation", "must be the id of an operation"))
 	}

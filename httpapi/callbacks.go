@@ -98,7 +98,7 @@ func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) 
 	if err := in.Request.Check(problems...); err != nil {
 		return nil, err
 	}
-	beat, err := s.Store.Claims.HeartbeatRun(ctx, in.id, in.Token, in.Request.Value.Progress)
+	beat, err := s.Store.Claims.HeartbeatRun(ctx, in.Run.id, in.Token, in.Request.Value.Progress)
 	return show(Heartbeat{CancelRequested: beat.CancelRequested, Deadline: beat.Deadline}, err)
 }
 
@@ -121,7 +121,7 @@ func (s *server) completeRun(ctx context.Context, _ int32, in *completeRunInput)
 	if err := in.Request.Check(problems...); err != nil {
 		return nil, err
 	}
-	return show(s.Store.Runs.CompleteRun(ctx, in.id, in.Token, result))
+	return show(s.Store.Runs.CompleteRun(ctx, in.Run.id, in.Token, result))
 }
 
 // FailureInput is the optional body that reports a failure.
@@ -141,7 +141,7 @@ func (s *server) failRun(ctx context.Context, _ int32, in *failRunInput) (*answe
 		return nil, err
 	}
 	why := cmp.Or(failure.Error, "the target reported that it failed")
-	return show(s.Store.Runs.FailRun(ctx, in.id, in.Token, why, or(failure.Retry, true)))
+	return show(s.Store.Runs.FailRun(ctx, in.Run.id, in.Token, why, or(failure.Retry, true)))
 }
 
 // Progress is the last progress that targets reported of a run.
@@ -152,7 +152,7 @@ type Progress struct {
 }
 
 func (s *server) getProgress(ctx context.Context, _ int32, in *CallbackRef) (*answer[Progress], error) {
-	p, err := s.Store.Claims.RunProgress(ctx, in.id, in.Token)
+	p, err := s.Store.Claims.RunProgress(ctx, in.Run.id, in.Token)
 	if p.Progress == nil {
 		p.Progress = json.RawMessage("null")
 	}
@@ -170,7 +170,7 @@ type stepResultInput struct {
 }
 
 func (s *server) getStepResult(ctx context.Context, _ int32, in *stepResultInput) (*answer[StepResult], error) {
-	result, err := s.Store.Claims.StepResult(ctx, in.id, in.Token, in.Step)
+	result, err := s.Store.Claims.StepResult(ctx, in.Run.id, in.Token, in.Step)
 	if result == nil {
 		result = json.RawMessage("null")
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/google/uuid"
-
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
@@ -114,15 +112,11 @@ func (s *server) listDeadLetterGroups(
 
 // DeadLetterRef is the input of operations on one dead letter.
 type DeadLetterRef struct {
-	Run string `path:"run" doc:"Id of the dead run." example:"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"`
-	id  uuid.UUID
+	Run pathID `path:"run" doc:"Id of the dead run." example:"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"`
 }
 
 // Exists returns ErrNotFound for a malformed id.
-func (d *DeadLetterRef) Exists() (err error) {
-	d.id, err = parseID(d.Run)
-	return err
-}
+func (d DeadLetterRef) Exists() error { return d.Run.exists() }
 
 type replayDeadLetterInput struct {
 	DeadLetterRef
@@ -135,7 +129,7 @@ func (s *server) replayDeadLetter(ctx context.Context, tenant int32, in *replayD
 		return nil, err
 	}
 	return accept(ctx, s, tenant, under(in.Key, &in.Request), atRun, func(w store.Writer) (runs.Run, error) {
-		return w.ReplayDeadLetter(ctx, in.id, in.Request.Value.Note)
+		return w.ReplayDeadLetter(ctx, in.Run.id, in.Request.Value.Note)
 	})
 }
 
@@ -150,5 +144,5 @@ func (s *server) resolveDeadLetter(
 	if err := in.Request.Check(note(in.Request.Value.Note)...); err != nil {
 		return nil, err
 	}
-	return show(s.Store.Letters.ResolveDeadLetter(ctx, tenant, in.id, in.Request.Value.Note))
+	return show(s.Store.Letters.ResolveDeadLetter(ctx, tenant, in.Run.id, in.Request.Value.Note))
 }

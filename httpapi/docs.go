@@ -16,6 +16,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 )
@@ -76,11 +77,13 @@ type (
 		Info    *huma.Info
 		NoAuth  bool
 		Base    string
-		Roles   []docsRole
+		Roles   []auth.Role
+		May     map[auth.Role]string
 		First   map[string]string // curl commands of a first job, by operation
 		Groups  []docsGroup
 		Schemas []docsSchema
-		Codes   []docsCode
+		Codes   []problem.Code
+		Meaning map[problem.Code]problem.Meaning
 		Problem string // an example
 	}
 	docsGroup struct {
@@ -116,17 +119,13 @@ type (
 		Type                                docsType
 	}
 	docsType struct{ Before, Ref string } // such as "list of " and "Job"
-	docsCode struct {
-		Code   problem.Code
-		Status int
-		Title  string
-	}
 )
 
 func renderDocs(a *api.API, noAuth bool) ([]byte, error) {
 	described := a.OpenAPI()
 	model := docsModel{
-		Info: described.Info, NoAuth: noAuth, Base: servedFrom, Roles: docsRoles(), First: map[string]string{},
+		Info: described.Info, NoAuth: noAuth, Base: servedFrom, Roles: auth.Roles, May: rolesMay, First: map[string]string{},
+		Codes: sortedCodes(), Meaning: problem.Codes,
 		Problem: pretty(problemExamples["422"].Of(exampleRequestID)),
 	}
 	all := slices.SortedFunc(operations(described), func(x, y *huma.Operation) int {
@@ -150,9 +149,6 @@ func renderDocs(a *api.API, noAuth bool) ([]byte, error) {
 		model.Groups = append(model.Groups, group)
 	}
 	model.Schemas = docsSchemasOf(described.Components.Schemas.Map())
-	for _, code := range sortedCodes() {
-		model.Codes = append(model.Codes, docsCode{code, problem.Codes[code].Status, problem.Codes[code].Title})
-	}
 	page, err := template.New("docs").
 		Funcs(template.FuncMap{"type": docsTypeOf, "lower": strings.ToLower, "slug": slug}).
 		Parse(docsPage)

@@ -84,12 +84,6 @@ func baseURL(r *http.Request) string {
 	return scheme + "://" + html.EscapeString(r.Host)
 }
 
-// docsRole is a line of the page's table of roles.
-type docsRole struct {
-	Role auth.Role
-	May  string
-}
-
 // rolesMay says what each role may do beyond the role before it.
 var rolesMay = map[auth.Role]string{
 	auth.RoleMetrics:   "reads /metrics, and nothing else",
@@ -98,11 +92,4 @@ var rolesMay = map[auth.Role]string{
 	auth.RoleEditor:    "creates, changes and deletes jobs; cancels runs; replays dead letters",
 	auth.RoleAdmin:     "administers the keys and secrets of its tenant, and reads the audit log",
 	auth.RoleOperator:  "administers all tenants, and acts for any of them with the header Punctual-Tenant",
-}
-
-func docsRoles() (list []docsRole) {
-	for _, r := range auth.Roles {
-		list = append(list, docsRole{r, rolesMay[r]})
-	}
-	return list
 }

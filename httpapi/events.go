@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -180,21 +181,15 @@ func (s *server) listEvents(ctx context.Context, tenant int32, in *listEventsInp
 
 type eventRef struct {
 	EventNameRef
-	Event string `path:"event" doc:"Id of the event." example:"019ada6b-9c80-7b21-8f6e-1d2c3b4a5968"`
+	Event pathID `path:"event" doc:"Id of the event." example:"019ada6b-9c80-7b21-8f6e-1d2c3b4a5968"`
 	Paging
-	id uuid.UUID
 }
 
 // Exists returns ErrNotFound for a malformed name or id.
-func (e *eventRef) Exists() (err error) {
-	if e.id, err = parseID(e.Event); err != nil {
-		return err
-	}
-	return e.EventNameRef.Exists()
-}
+func (e eventRef) Exists() error { return cmp.Or(e.Event.exists(), e.EventNameRef.Exists()) }
 
 func (s *server) getEvent(ctx context.Context, tenant int32, in *eventRef) (*answer[EventDetails], error) {
-	d, next, err := s.Store.Events.Get(ctx, tenant, in.Name, in.id, in.page())
+	d, next, err := s.Store.Events.Get(ctx, tenant, in.Name, in.Event.id, in.page())
 	for _, r := range d.Runs {
 		pg.UTC(r.FinishedAt)
 	}

@@ -83,26 +83,24 @@ type FreezeState struct {
 	InFlight   int     `json:"in_flight" maximum:"10000" doc:"Runs in flight: those of the tenant, or with the scope deployment, those of all tenants. 10000: 10,000 or more." example:"12"`
 }
 
-type freezeInput struct{ Request body.Body[FreezeInput] }
-
 type getFreezeInput struct {
 	Scope FreezeScope `query:"scope" enum:"deployment,tenant" default:"tenant" doc:"Which runs in flight are counted. deployment: those of all tenants, which needs an operator. tenant: those of the tenant." example:"tenant"`
 }
 
-func (s *server) freeze(ctx context.Context, tenant int32, in *freezeInput) (*answer[FreezeState], error) {
+func (s *server) freeze(ctx context.Context, tenant int32, in *body.Body[FreezeInput]) (*answer[FreezeState], error) {
 	return s.setFreeze(ctx, tenant, in, s.Store.Freezes.Freeze)
 }
 
-func (s *server) unfreeze(ctx context.Context, tenant int32, in *freezeInput) (*answer[FreezeState], error) {
+func (s *server) unfreeze(ctx context.Context, tenant int32, in *body.Body[FreezeInput]) (*answer[FreezeState], error) {
 	return s.setFreeze(ctx, tenant, in, s.Store.Freezes.Unfreeze)
 }
 
 func (s *server) setFreeze(
-	ctx context.Context, tenant int32, in *freezeInput,
+	ctx context.Context, tenant int32, in *body.Body[FreezeInput],
 	set func(context.Context, int32, string) (freeze.State, error),
 ) (*answer[FreezeState], error) {
-	asked := in.Request.Value
-	if err := in.Request.Check(asked.validate()...); err != nil {
+	asked := in.Value
+	if err := in.Check(asked.validate()...); err != nil {
 		return nil, err
 	}
 	scope, err := asked.Scope.of(ctx, tenant)

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"slices"
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
@@ -47,12 +48,8 @@ func (in LimitInput) validate() (errors []problem.FieldError) {
 	if in.MaxRunning == nil && in.MaxStartsPerSecond == nil {
 		errors = append(errors, problem.At("body", "needs max_running, max_starts_per_second, or both"))
 	}
-	for field, n := range map[string]*int{"max_running": in.MaxRunning, "max_starts_per_second": in.MaxStartsPerSecond} {
-		if n != nil && (*n < 1 || *n > mostOfLimit) {
-			errors = append(errors, problem.Atf("body."+field, "%d is outside 1 to %d", *n, mostOfLimit))
-		}
-	}
-	return errors
+	return slices.Concat(errors, upTo("body.max_running", in.MaxRunning, mostOfLimit),
+		upTo("body.max_starts_per_second", in.MaxStartsPerSecond, mostOfLimit))
 }
 
 // LimitRef is the input of operations on one limit.

@@ -73,17 +73,13 @@ func (s *server) listNotices(ctx context.Context, tenant int32, in *listNoticesI
 }
 
 type noticeRef struct {
-	Notice string `path:"notice" doc:"Id of the notice." example:"019ad98a-2a60-8d07-9c52-7b0f1e3d4a86"`
-	id     uuid.UUID
+	Notice pathID `path:"notice" doc:"Id of the notice." example:"019ad98a-2a60-8d07-9c52-7b0f1e3d4a86"`
 }
 
-func (r *noticeRef) Exists() (err error) {
-	r.id, err = parseID(r.Notice)
-	return err
-}
+func (r noticeRef) Exists() error { return r.Notice.exists() }
 
 func (s *server) getNotice(ctx context.Context, tenant int32, in *noticeRef) (*answer[notices.Detail], error) {
-	detail, err := s.Store.Notices.GetNotice(ctx, tenant, in.id)
+	detail, err := s.Store.Notices.GetNotice(ctx, tenant, in.Notice.id)
 	return show(detail, err)
 }
 
@@ -136,17 +132,15 @@ type NotifyResults struct {
 	Data []NotifyResult `json:"data" doc:"One result for each recipient; empty when there are no recipients."`
 }
 
-type testNotifyInput struct{ Request body.Body[NotifyTest] }
-
-func (s *server) testNotify(ctx context.Context, tenant int32, in *testNotifyInput) (*answer[NotifyResults], error) {
-	asked := in.Request.Value
+func (s *server) testNotify(ctx context.Context, tenant int32, in *body.Body[NotifyTest]) (*answer[NotifyResults], error) {
+	asked := in.Value
 	problems := asked.validate()
 	if asked.Entry != nil {
 		for _, e := range s.forbiddenNotify(tenant, "body", []domain.Notify{*asked.Entry}) {
 			problems = append(problems, problem.At(strings.Replace(e.Location, ".notify[0]", ".entry", 1), e.Message))
 		}
 	}
-	if err := in.Request.Check(problems...); err != nil {
+	if err := in.Check(problems...); err != nil {
 		return nil, err
 	}
 	own, err := s.Store.Tenants.GetTenantByID(ctx, tenant)

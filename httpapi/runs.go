@@ -74,18 +74,14 @@ func (s *server) runRoutes() {
 
 // RunRef is the input of operations on one run.
 type RunRef struct {
-	Run string `path:"run" doc:"Id of the run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
-	id  uuid.UUID
+	Run pathID `path:"run" doc:"Id of the run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
 }
 
 // Exists returns ErrNotFound for a malformed id.
-func (r *RunRef) Exists() (err error) {
-	r.id, err = parseID(r.Run)
-	return err
-}
+func (r RunRef) Exists() error { return r.Run.exists() }
 
 func (s *server) getRun(ctx context.Context, tenant int32, in *RunRef) (*answer[runs.Run], error) {
-	run, err := s.Store.Runs.GetRun(ctx, tenant, in.id)
+	run, err := s.Store.Runs.GetRun(ctx, tenant, in.Run.id)
 	if err != nil {
 		return nil, err
 	}
@@ -96,18 +92,35 @@ func (s *server) getRun(ctx context.Context, tenant int32, in *RunRef) (*answer[
 	}
 	run = one[0]
 	if !run.Status.Final() && run.WaitingFor == nil {
-		run.WaitingFor, err = s.Store.Runs.RunWaitsFor(ctx, tenant, in.id)
+		run.WaitingFor, err = s.Store.Runs.RunWaitsFor(ctx, tenant, in.Run.id)
 	}
 	return show(run, err)
 }
 
 func (s *server) cancelRun(ctx context.Context, tenant int32, in *RunRef) (*answer[runs.Run], error) {
-	return show(s.Store.Runs.CancelRun(ctx, tenant, in.id))
+	return show(s.Store.Runs.CancelRun(ctx, tenant, in.Run.id))
 }
 
 // aYear says where a page of runs ends before its limit: see runs.MostDays.
 const aYear = "A page looks through 366 days with runs: it may then have few items, or none, and a next_cursor that " +
 	"continues with older runs."
+
+// pathID is an id in a path. It is zero if it is malformed.
+type pathID struct{ id uuid.UUID }
+
+// UnmarshalText never fails: a malformed id names nothing, which exists says.
+func (p *pathID) UnmarshalText(text []byte) error {
+	p.id, _ = parseID(string(text))
+	return nil
+}
+
+// exists returns ErrNotFound for a malformed id.
+func (p pathID) exists() error {
+	if p.id == uuid.Nil {
+		return store.ErrNotFound
+	}
+	return nil
+}
 
 // parseID returns ErrNotFound for a malformed id.
 func parseID(text string) (uuid.UUID, error) {
@@ -243,10 +256,7 @@ const (
 
 func (r RerunInput) validate() []problem.FieldError {
 	errors := api.Within("body", domain.ValidateRequest("", r.Headers, r.Body))
-	known := []string{DefinitionCurrent, DefinitionOriginal}
-	if r.Definition != "" && !slices.Contains(known, r.Definition) {
-		errors = append(errors, problem.At("body.definition", api.NotOneOf(r.Definition, known)))
-	}
+	errors = append(errors, oneOf("body.definition", r.Definition, DefinitionCurrent, DefinitionOriginal)...)
 	if r.From != nil && (len(r.From) == 0 || len(r.From) > domain.MaxSteps) {
 		errors = append(errors, problem.Atf("body.from", "must name 1 to %d steps", domain.MaxSteps))
 	}
@@ -287,9 +297,9 @@ func (s *server) rerunRun(ctx context.Context, tenant int32, in *rerunInput) (*a
 		return nil, err
 	}
 	if v.DryRun {
-		return counted(s.Store.For(tenant).PlanRerun(ctx, in.id, v.request()))
+		return counted(s.Store.For(tenant).PlanRerun(ctx, in.Run.id, v.request()))
 	}
 	return accept(ctx, s, tenant, under(in.Key, &in.Request), atRun, func(w store.Writer) (runs.Run, error) {
-		return w.RerunRun(ctx, in.id, v.request())
+		return w.RerunRun(ctx, in.Run.id, v.request())
 	})
 }

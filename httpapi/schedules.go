@@ -54,11 +54,9 @@ func (s *server) scheduleRoutes() {
 	}, s.upcoming)
 }
 
-type previewInput struct{ Request body.Body[PreviewInput] }
-
-func (s *server) preview(ctx context.Context, _ int32, in *previewInput) (*answer[Preview], error) {
-	asked := in.Request.Value
-	if err := in.Request.Check(asked.validate()...); err != nil {
+func (s *server) preview(ctx context.Context, _ int32, in *body.Body[PreviewInput]) (*answer[Preview], error) {
+	asked := in.Value
+	if err := in.Check(asked.validate()...); err != nil {
 		return nil, err
 	}
 	from := asked.From.Value()

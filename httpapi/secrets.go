@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/google/uuid"
-
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
@@ -144,15 +142,11 @@ func (s *server) createSigningSecret(
 }
 
 type deleteSigningSecretInput struct {
-	ID string `path:"signing_secret" doc:"Id of the signing secret." example:"019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e"`
-	id uuid.UUID
+	ID pathID `path:"signing_secret" doc:"Id of the signing secret." example:"019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e"`
 	In string `query:"in" maxLength:"32" doc:"How long it continues to sign, such as 24h; at most 720h. Absent: it stops at once." example:"24h"`
 }
 
-func (d *deleteSigningSecretInput) Exists() (err error) {
-	d.id, err = parseID(d.ID)
-	return err
-}
+func (d deleteSigningSecretInput) Exists() error { return d.ID.exists() }
 
 // longestGrace bounds how long a deleted signing secret goes on signing.
 const longestGrace = 720 * time.Hour
@@ -168,5 +162,5 @@ func (s *server) deleteSigningSecret(
 				problem.Clip(in.In), longestGrace))
 		}
 	}
-	return nil, s.Store.Secrets.DeleteSigningSecret(ctx, tenant, in.id, grace)
+	return nil, s.Store.Secrets.DeleteSigningSecret(ctx, tenant, in.ID.id, grace)
 }

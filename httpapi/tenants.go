@@ -103,11 +103,9 @@ type tenantAnswer struct {
 // changed returns the answer that shows a tenant.
 func changed(t tenants.Tenant, err error) (*tenantAnswer, error) { return &tenantAnswer{Body: t}, err }
 
-type createTenantInput struct{ Request body.Body[TenantInput] }
-
-func (s *server) createTenant(ctx context.Context, _ int32, in *createTenantInput) (*tenantAnswer, error) {
-	asked := in.Request.Value
-	if err := in.Request.Check(asked.validate()...); err != nil {
+func (s *server) createTenant(ctx context.Context, _ int32, in *body.Body[TenantInput]) (*tenantAnswer, error) {
+	asked := in.Value
+	if err := in.Check(asked.validate()...); err != nil {
 		return nil, err
 	}
 	t, err := s.Store.Tenants.CreateTenant(ctx, asked.tenant())
@@ -167,19 +165,17 @@ func (s *server) patchTenant(ctx context.Context, _ int32, in *patchTenantInput)
 	}))
 }
 
-type patchOwnTenantInput struct{ Request body.Body[TenantNotify] }
-
-func (s *server) patchOwnTenant(ctx context.Context, tenant int32, in *patchOwnTenantInput) (*tenantAnswer, error) {
+func (s *server) patchOwnTenant(ctx context.Context, tenant int32, in *body.Body[TenantNotify]) (*tenantAnswer, error) {
 	own, err := s.Store.Tenants.GetTenantByID(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	asked, given := in.Request.Value, map[string]json.RawMessage{}
-	if err := in.Request.Check(append(asked.validate(),
+	asked, given := in.Value, map[string]json.RawMessage{}
+	if err := in.Check(append(asked.validate(),
 		s.forbiddenNotify(tenant, "body", asked.Notify)...)...); err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(in.Request.Raw, &given); err != nil {
+	if err := json.Unmarshal(in.Raw, &given); err != nil {
 		return nil, fmt.Errorf("reading the patch: %w", err)
 	}
 	return changed(s.Store.Tenants.EditTenant(ctx, own.Name, func(t *tenants.Tenant) error {
