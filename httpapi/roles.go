@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -8,6 +9,9 @@ import (
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
+	"punctual/store/jobs"
 )
 
 // bearerScheme is the name of the security scheme in the description.
@@ -41,4 +45,50 @@ func describeRole(op *huma.Operation) {
 			"tenant of the key or token.",
 		Example: "billing",
 	})
+}
+
+// isSubmitter reports whether the caller may do no more than submitters may.
+func isSubmitter(ctx context.Context) bool { return !auth.CallerOf(ctx).Role.Includes(auth.RoleEditor) }
+
+// submitted lets submitters trigger a job that a submitter creates, unless the job says whether they may.
+func submitted(ctx context.Context, job JobInput) JobInput {
+	if isSubmitter(ctx) && job.SubmittersMayTrigger == nil {
+		job.SubmittersMayTrigger = new(true)
+	}
+	return job
+}
+
+// mayCreate refuses jobs that a submitter may not create: all but one-shots.
+func mayCreate(ctx context.Context, job JobInput) error {
+	return oneShots(auth.CallerOf(ctx).Role, []JobInput{job}, func(int) string { return "body.schedule" })
+}
+
+// mayWrite refuses batches that a submitter may not write.
+func mayWrite(ctx context.Context, batch BatchInput) error {
+	if c := auth.CallerOf(ctx); batch.OnConflict == jobs.ConflictReplace && !c.Role.Includes(auth.RoleEditor) {
+		return problem.New(problem.CodeForbidden,
+			fmt.Sprintf("Replacing jobs needs the role %s; the caller's role is %s.", auth.RoleEditor, c.Role),
+			problem.At("body.on_conflict", "must be error or skip"))
+	}
+	at := func(i int) string { return fmt.Sprintf("body.jobs[%d].schedule", i) }
+	return oneShots(auth.CallerOf(ctx).Role, batch.Jobs, at)
+}
+
+// oneShots refuses jobs that are not one-shots, from callers below editor.
+func oneShots(role auth.Role, jobs []JobInput, at func(i int) string) error {
+	if role.Includes(auth.RoleEditor) {
+		return nil
+	}
+	var fields []problem.FieldError
+	for i, job := range jobs {
+		if kind := job.Schedule.Kind(); kind != domain.KindAt && kind != domain.KindDelay {
+			fields = append(fields, problem.At(at(i), "must have at or delay"))
+		}
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	detail := fmt.Sprintf("The role %s creates one-shots only; "+
+		"a job with another schedule, or with none, needs the role %s.", role, auth.RoleEditor)
+	return problem.New(problem.CodeForbidden, detail, problem.Capped(fields)...)
 }

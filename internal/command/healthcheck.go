@@ -2,14 +2,14 @@ package command
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"time"
+
+	"punctual/httpapi/client"
 )
 
 // Healthcheck asks the replica on this machine whether it is ready. It is for images without a shell, which have no
@@ -32,25 +32,21 @@ func (c *Healthcheck) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	address := reachable(c.Listen)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
-	if err != nil {
-		return err
-	}
 	// Without the environment's proxy: the replica is on this machine.
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Do(request)
+	replica := client.Through("http://"+address, &http.Transport{DisableKeepAlives: true})
+	_, err := replica.Do(ctx, http.MethodGet, "/readyz", nil, nil)
+	answer, answered := errors.AsType[*client.Error](err)
 	switch {
+	case err == nil:
+		return result("ready", nil)
 	case ctx.Err() != nil:
 		return fmt.Errorf("not ready: no response from %s within %s", address, c.Timeout)
-	case err != nil:
-		return fmt.Errorf("not ready: cannot connect to %s: %s", address, whyUnreachable(err))
+	case answered && answer.Problem != nil:
+		return fmt.Errorf("not ready: %s responds with %d: %s", address, answer.Status, answer.Problem.Detail)
+	case answered:
+		return fmt.Errorf("not ready: %s responds with %d: %.100q", address, answer.Status, answer.Body)
 	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("not ready: %s responds with %d: %s", address, response.StatusCode, detail(response.Body))
-	}
-	_, err = fmt.Fprintln(os.Stdout, "ready")
-	return err
+	return fmt.Errorf("not ready: cannot connect to %s: %s", address, whyUnreachable(err))
 }
 
 // reachable returns an address to connect to for a listen address. If that is all addresses, it returns loopback.
@@ -64,14 +60,4 @@ func reachable(listen string) string {
 		host = "::1"
 	}
 	return net.JoinHostPort(host, port)
-}
-
-// detail returns the detail of a problem body. For any other body it returns the beginning.
-func detail(body io.Reader) string {
-	text, _ := io.ReadAll(io.LimitReader(body, 4<<10)) // what has arrived is good enough
-	var problem struct{ Detail string }
-	if json.Unmarshal(text, &problem) == nil && problem.Detail != "" {
-		return problem.Detail
-	}
-	return fmt.Sprintf("%.100q", text)
 }
