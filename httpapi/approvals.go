@@ -24,11 +24,11 @@ func (s *server) approvalRoutes() {
 		ID: "approve-run", Route: "POST /v1/runs/{run}/approve", Role: auth.RoleEditor, Tag: tagRuns,
 		Summary: "Approve a step", Errors: []int{409},
 		Description: "The step succeeds. The steps that depend on it are sent who approved it, when and why. " + which,
-	}, api.Optional, s.approveRun)
+	}, api.Optional, s.decide(true))
 	api.RegisterBody[NoteInput](s.api, api.Operation{
 		ID: "reject-run", Route: "POST /v1/runs/{run}/reject", Role: auth.RoleEditor, Tag: tagRuns,
 		Summary: "Reject a step", Errors: []int{409}, Description: "The step is dead, with the reason rejected. " + which,
-	}, api.Optional, s.rejectRun)
+	}, api.Optional, s.decide(false))
 	api.Register(s.api, api.Operation{
 		ID: "get-approval", Route: "GET /v1/approvals/{run}", Open: true, Tag: tagRuns, Summary: "Get the step of a link",
 		Errors:      []int{401, 404},
@@ -46,19 +46,14 @@ type noteRunInput struct {
 	Request body.Body[NoteInput]
 }
 
-func (s *server) approveRun(ctx context.Context, tenant int32, in *noteRunInput) (*answer[runs.Run], error) {
-	return s.decide(ctx, tenant, in, true)
-}
-
-func (s *server) rejectRun(ctx context.Context, tenant int32, in *noteRunInput) (*answer[runs.Run], error) {
-	return s.decide(ctx, tenant, in, false)
-}
-
-func (s *server) decide(ctx context.Context, tenant int32, in *noteRunInput, yes bool) (*answer[runs.Run], error) {
-	if err := in.Request.Check(note(in.Request.Value.Note)...); err != nil {
-		return nil, err
+// decide approves or rejects a step.
+func (s *server) decide(yes bool) func(context.Context, int32, *noteRunInput) (*answer[runs.Run], error) {
+	return func(ctx context.Context, tenant int32, in *noteRunInput) (*answer[runs.Run], error) {
+		if err := in.Request.Check(note(in.Request.Value.Note)...); err != nil {
+			return nil, err
+		}
+		return show(s.Store.Runs.Decide(ctx, tenant, in.Run.id, yes, in.Request.Value.Note))
 	}
-	return show(s.Store.Runs.Decide(ctx, tenant, in.Run.id, yes, in.Request.Value.Note))
 }
 
 // ApprovalRef is the input of the operations of a link: the run of a step, and the token.

@@ -16,8 +16,6 @@ import (
 	"punctual/store/tenants"
 )
 
-func tenantPath(name string) string { return "/v1/tenants/" + name }
-
 func (s *server) tenantRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "get-own-tenant", Route: "GET /v1/tenant", Role: auth.RoleViewer, Tag: tagTenants,
@@ -109,7 +107,7 @@ func (s *server) createTenant(ctx context.Context, _ int32, in *body.Body[Tenant
 		return nil, err
 	}
 	t, err := s.Store.Tenants.CreateTenant(ctx, asked.tenant())
-	return &tenantAnswer{tenantPath(t.Name), t}, err
+	return &tenantAnswer{"/v1/tenants/" + t.Name, t}, err
 }
 
 // TenantRef is the input of operations on one tenant.
