@@ -132,7 +132,9 @@ type NotifyResults struct {
 	Data []NotifyResult `json:"data" doc:"One result for each recipient; empty when there are no recipients."`
 }
 
-func (s *server) testNotify(ctx context.Context, tenant int32, in *body.Body[NotifyTest]) (*answer[NotifyResults], error) {
+func (s *server) testNotify(
+	ctx context.Context, tenant int32, in *body.Body[NotifyTest],
+) (*answer[NotifyResults], error) {
 	asked := in.Value
 	problems := asked.validate()
 	if asked.Entry != nil {

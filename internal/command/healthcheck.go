@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -41,10 +42,12 @@ func (c *Healthcheck) Run(ctx context.Context) error {
 		return result("ready", nil)
 	case ctx.Err() != nil:
 		return fmt.Errorf("not ready: no response from %s within %s", address, c.Timeout)
-	case answered && answer.Problem != nil:
-		return fmt.Errorf("not ready: %s responds with %d: %s", address, answer.Status, answer.Problem.Detail)
 	case answered:
-		return fmt.Errorf("not ready: %s responds with %d: %.100q", address, answer.Status, answer.Body)
+		var said struct{ Detail string }
+		if json.Unmarshal(answer.Body, &said) != nil || said.Detail == "" { // not a problem
+			said.Detail = fmt.Sprintf("%.100q", answer.Body)
+		}
+		return fmt.Errorf("not ready: %s responds with %d: %s", address, answer.Status, said.Detail)
 	}
 	return fmt.Errorf("not ready: cannot connect to %s: %s", address, whyUnreachable(err))
 }

@@ -46,9 +46,9 @@ func (c *Serve) Validate() error {
 	if err := archive.CheckCommand(c.ArchiveCommand); err != nil {
 		return fmt.Errorf("--archive-command: %w", err)
 	}
-	grace := c.grace()
+	grace, most := c.grace(), c.DrainTimeout
 	return cmp.Or(
-		within(grace >= 0 && grace <= c.DrainTimeout, "--shutdown-grace", grace, "0s to --drain-timeout (%s)", c.DrainTimeout),
+		within(grace >= 0 && grace <= most, "--shutdown-grace", grace, "0s to --drain-timeout (%s)", most),
 		server.CheckExposure(c.Listen, c.noAuth(), c.InsecureNoAuth))
 }
 

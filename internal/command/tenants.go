@@ -24,7 +24,8 @@ type Tenants struct {
 	Revoke revokeTenant `cmd:"" help:"Take such a grant back, and drop its schema."`
 }
 
-// tenantLimits holds the settings of a tenant that operators decide. An absent flag changes nothing; none lifts a limit.
+// tenantLimits holds the settings of a tenant that operators decide. An absent flag changes nothing, none lifts a
+// limit.
 type tenantLimits struct {
 	Weight               string `json:"weight" placeholder:"N" help:"Share of the concurrency while several tenants wait for it, 1 to 1000."`
 	MaxJobs              string `json:"max_jobs" placeholder:"N|none" help:"Most active and paused jobs."`
@@ -146,8 +147,8 @@ func (c *revokeTenant) Run(ctx context.Context) error {
 }
 
 func printTenants(all ...tenants.Tenant) error {
-	const header = "NAME\tWEIGHT\tJOBS\tCONCURRENT RUNS\tRUNS/S\tREQUESTS/S\tMIN INTERVAL\tMAX KEY AGE\tALLOWED TARGETS\t" +
-		"NOTIFY"
+	const header = "NAME\tWEIGHT\tJOBS\tCONCURRENT RUNS\tRUNS/S\tREQUESTS/S\tMIN INTERVAL\tMAX KEY AGE\t" +
+		"ALLOWED TARGETS\tNOTIFY"
 	return printTable(all, header, func(t tenants.Tenant) []any {
 		return []any{
 			t.Name, t.Weight, orDash(t.MaxJobs), orDash(t.MaxConcurrentRuns), orDash(t.MaxRunsPerSecond),
