@@ -63,6 +63,19 @@ func (p *process) run(started chan<- error, watch func() error) {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
+// StartChild starts any other program that must not outlive this process: it gets the signal when this process ends.
+// The channel is closed when the program has ended and is reaped.
+func StartChild(cmd *exec.Cmd, last syscall.Signal) (done <-chan struct{}, err error) {
+	p, err := startProcess(cmd, last, "")
+	if p.watch != nil {
+		go func() {
+			<-p.done
+			_ = p.watch.dismiss() // it has nothing to watch any more
+		}()
+	}
+	return p.done, err
+}
+
 // end sends sig and waits until the process has ended, for at most patience.
 func (p *process) end(sig os.Signal, patience time.Duration) error {
 	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
