@@ -153,9 +153,6 @@ type Progress struct {
 
 func (s *server) getProgress(ctx context.Context, _ int32, in *CallbackRef) (*answer[Progress], error) {
 	p, err := s.Store.Claims.RunProgress(ctx, in.Run.id, in.Token)
-	if p.Progress == nil {
-		p.Progress = json.RawMessage("null")
-	}
 	return show(Progress{Attempt: p.Attempt, Progress: p.Progress, RecordedAt: p.RecordedAt}, err)
 }
 
@@ -171,8 +168,5 @@ type stepResultInput struct {
 
 func (s *server) getStepResult(ctx context.Context, _ int32, in *stepResultInput) (*answer[StepResult], error) {
 	result, err := s.Store.Claims.StepResult(ctx, in.Run.id, in.Token, in.Step)
-	if result == nil {
-		result = json.RawMessage("null")
-	}
 	return show(StepResult{Result: result}, err)
 }

@@ -57,10 +57,7 @@ type DatedRun struct {
 func showDated(d jobs.Dated) DatedRun {
 	shown := DatedRun{
 		Key: d.Key, Run: d.Run, DueAt: d.DueAt.UTC(), CreatedAt: d.CreatedAt.UTC(), Sequence: d.Sequence,
-		TriggeredBy: d.TriggeredBy,
-	}
-	if d.LatestAt != nil {
-		shown.LatestAt = new(d.LatestAt.UTC())
+		LatestAt: utc(d.LatestAt), TriggeredBy: d.TriggeredBy,
 	}
 	if d.ExpiresAfter != 0 {
 		shown.ExpiresAfter = new(domain.DurationOf(d.ExpiresAfter))

@@ -190,8 +190,5 @@ func (e eventRef) Exists() error { return cmp.Or(e.Event.exists(), e.EventNameRe
 
 func (s *server) getEvent(ctx context.Context, tenant int32, in *eventRef) (*answer[EventDetails], error) {
 	d, next, err := s.Store.Events.Get(ctx, tenant, in.Name, in.Event.id, in.page())
-	for _, r := range d.Runs {
-		pg.UTC(r.FinishedAt)
-	}
 	return show(EventDetails{showEvent(d.Event), d.Body, d.Ends, d.Runs, pg.OrNull(next)}, err)
 }

@@ -79,8 +79,7 @@ type noticeRef struct {
 func (r noticeRef) Exists() error { return r.Notice.exists() }
 
 func (s *server) getNotice(ctx context.Context, tenant int32, in *noticeRef) (*answer[notices.Detail], error) {
-	detail, err := s.Store.Notices.GetNotice(ctx, tenant, in.Notice.id)
-	return show(detail, err)
+	return show(s.Store.Notices.GetNotice(ctx, tenant, in.Notice.id))
 }
 
 // NotifyTest is the optional body that asks for a test notice.

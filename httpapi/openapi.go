@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -134,22 +135,14 @@ func describeNulls(schemas map[string]*huma.Schema) {
 	for name, limit := range schemas["TenantSettings"].Properties { // in a patch, null lifts a limit
 		limit.Nullable = name != "notify"
 	}
-	nullable(schemas, "Run", "skipped", "SkippedRange")
-	nullable(schemas, "ListedRun", "skipped", "SkippedRange")
-	nullable(schemas, "Triggered", "skipped", "SkippedRange")
-	nullable(schemas, "Job", "last_run", "Run")
-	nullable(schemas, "ListedJob", "last_run", "Run")
-	nullable(schemas, "Explanation", "run", "Run")
-	nullable(schemas, "Explanation", "pause", "Pause")
-	nullable(schemas, "Explanation", "archive", "Archive")
-	nullable(schemas, "Overview", "archive", "Backlog")
-	nullable(schemas, "QueueList", "held_back", "HeldBack")
-	nullable(schemas, "QueueList", "frozen", "Frozen")
-	nullable(schemas, "ReplicaList", "frozen", "Frozen")
-	nullable(schemas, "Overview", "frozen", "Frozen")
-	nullable(schemas, "Overdue", "oldest", "OldestDue")
-	nullable(schemas, "FreezeState", "deployment", "Frozen")
-	nullable(schemas, "FreezeState", "tenant", "Frozen")
+	for _, field := range []string{
+		"Run.skipped", "ListedRun.skipped", "Triggered.skipped", "Job.last_run", "ListedJob.last_run", "Explanation.run",
+		"Explanation.pause", "Explanation.archive", "Overview.archive", "Overview.frozen", "Overdue.oldest",
+		"QueueList.held_back", "QueueList.frozen", "ReplicaList.frozen", "FreezeState.deployment", "FreezeState.tenant",
+	} {
+		owner, property, _ := strings.Cut(field, ".")
+		nullable(schemas, owner, property)
+	}
 }
 
 // describePatch says that a patch requires no field, at any depth.
@@ -198,9 +191,9 @@ func describeReplacement(schemas map[string]*huma.Schema) {
 
 // nullable makes a property that holds an object accept null. A reference cannot say that in every dialect of
 // OpenAPI, so the schema is copied to its place.
-func nullable(schemas map[string]*huma.Schema, owner, property, of string) {
+func nullable(schemas map[string]*huma.Schema, owner, property string) {
 	place := schemas[owner].Properties
-	inline := *schemas[of]
+	inline := *schemas[refName(place[property])]
 	inline.Nullable, inline.Description = true, place[property].Description
 	place[property] = &inline
 }

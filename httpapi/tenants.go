@@ -142,14 +142,11 @@ func (s *server) listTenants(ctx context.Context, _ int32, in *Paging) (*answer[
 		return nil, &pg.CursorError{Cursor: in.Cursor}
 	}
 	page, more, err := s.Store.Tenants.ListTenants(ctx, in.Cursor, in.Limit)
-	if err != nil {
-		return nil, err
-	}
 	next := ""
 	if more {
 		next = page[len(page)-1].Name
 	}
-	return pageOf(page, next, nil)
+	return pageOf(page, next, err)
 }
 
 type patchTenantInput struct {

@@ -7,6 +7,7 @@ import (
 	"punctual/httpapi"
 	"punctual/httpapi/client"
 	"punctual/store/limits"
+	"punctual/store/pg"
 )
 
 // Limits administers the limits that jobs share, over the API.
@@ -53,14 +54,9 @@ func (c *setLimit) Validate() error {
 }
 
 func (c *setLimit) Run(ctx context.Context, api *client.Client) error {
-	var in httpapi.LimitInput
-	if c.MaxRunning != 0 {
-		in.MaxRunning = &c.MaxRunning
-	}
-	if c.MaxStartsPerSecond != 0 {
-		in.MaxStartsPerSecond = &c.MaxStartsPerSecond
-	}
-	_, err := api.PutLimit(ctx, c.Name, in)
+	_, err := api.PutLimit(ctx, c.Name, httpapi.LimitInput{
+		MaxRunning: pg.OrNull(c.MaxRunning), MaxStartsPerSecond: pg.OrNull(c.MaxStartsPerSecond),
+	})
 	return err
 }
 
