@@ -34,12 +34,16 @@ const docsPolicy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-
 // documentRoutes adds the OpenAPI documents and the page made of them. Each is rendered once, when it is first asked
 // for, so the start of a replica does not wait for them.
 func (s *server) documentRoutes(mux chi.Router) {
-	described := s.api.OpenAPI()
+	described := sync.OnceValue(func() *huma.OpenAPI { // examples are for documents only
+		showExamples(s.api.OpenAPI())
+		return s.api.OpenAPI()
+	})
 	mux.Get("/openapi.json",
-		s.onDemand("application/json", func() ([]byte, error) { return indented(json.Marshal(described)) }))
+		s.onDemand("application/json", func() ([]byte, error) { return indented(json.Marshal(described())) }))
 	mux.Get("/openapi-3.0.json",
-		s.onDemand("application/json", func() ([]byte, error) { return indented(described.Downgrade()) }))
-	mux.Get("/docs", s.onDemand("text/html; charset=utf-8", func() ([]byte, error) { return renderDocs(s.api, s.NoAuth) }))
+		s.onDemand("application/json", func() ([]byte, error) { return indented(described().Downgrade()) }))
+	mux.Get("/docs", s.onDemand("text/html; charset=utf-8",
+		func() ([]byte, error) { return renderDocs(described(), s.api.IDs, s.NoAuth) }))
 	mux.Get("/docs.css", static("text/css; charset=utf-8", docsStyle))
 }
 
@@ -121,15 +125,15 @@ type (
 	docsType struct{ Before, Ref string } // such as "list of " and "Job"
 )
 
-func renderDocs(a *api.API, noAuth bool) ([]byte, error) {
-	described := a.OpenAPI()
+// renderDocs renders the page, with the operations of each group in an order.
+func renderDocs(described *huma.OpenAPI, order []string, noAuth bool) ([]byte, error) {
 	model := docsModel{
 		Info: described.Info, NoAuth: noAuth, Base: servedFrom, Roles: auth.Roles, May: rolesMay, First: map[string]string{},
 		Codes: sortedCodes(), Meaning: problem.Codes,
 		Problem: pretty(problemExamples["422"].Of(exampleRequestID)),
 	}
-	all := slices.SortedFunc(operations(described), func(x, y *huma.Operation) int {
-		return slices.Index(a.IDs, x.OperationID) - slices.Index(a.IDs, y.OperationID)
+	all := slices.SortedFunc(operations(described), func(a, b *huma.Operation) int {
+		return slices.Index(order, a.OperationID) - slices.Index(order, b.OperationID)
 	})
 	shownBy := map[string]string{}
 	for _, tag := range described.Tags {

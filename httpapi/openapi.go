@@ -100,7 +100,6 @@ func (s *server) describe() {
 			describeProblem(op, status, response)
 		}
 	}
-	showExamples(api)
 }
 
 // describeChoices names the values of fields that take few.
