@@ -76,8 +76,8 @@ func (m mistakes) Faults() (faults []problem.FieldError) {
 	return faults
 }
 
-// jobForm holds the fields of a definition as people write them, by their names in the form. The steps are JSON; without
-// them the job has a target.
+// jobForm holds the fields of a definition as people write them, by their names in the form. Without steps, which are
+// JSON, the job has a target.
 type jobForm map[string]string
 
 // formOf fills the form with a definition. A field that has its default is empty: what nobody touches is not written.
@@ -192,7 +192,9 @@ func (f jobForm) patch() map[string]any {
 		}
 		return value
 	}
-	target := map[string]any{"url": f["url"], "method": orNull(f["method"]), "headers": pairs(f["headers"], ":"), "body": nil}
+	target := map[string]any{
+		"url": f["url"], "method": orNull(f["method"]), "headers": pairs(f["headers"], ":"), "body": nil,
+	}
 	if f["body"] != "" {
 		target["body"] = client.BodyOf([]byte(f["body"]))
 	}
