@@ -7,9 +7,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/google/uuid"
-
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
@@ -19,25 +16,24 @@ import (
 )
 
 func (s *server) keyRoutes() {
-	api.RegisterBody[KeyInput](s.api, huma.Operation{
-		OperationID: "create-api-key", Method: http.MethodPost, Path: "/v1/api-keys", Tags: []string{tagTenants},
-		Summary: "Create an API key", DefaultStatus: http.StatusCreated,
+	api.RegisterBody[KeyInput](s.api, api.Operation{
+		ID: "create-api-key", Route: "POST /v1/api-keys", Role: auth.RoleAdmin, Tag: tagTenants,
+		Summary: "Create an API key", Status: http.StatusCreated,
 		Description: "The response holds the key. It is not stored and cannot be read again. Callers cannot create a key " +
 			"with a higher role than their own. Only operators create keys with the role metrics. There is no Idempotency-Key " +
 			"here, because storing the response would store the key. If the response was lost, revoke the key and create " +
 			"another.",
 	}, api.Required, s.createKey)
-
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-api-keys", Method: http.MethodGet, Path: "/v1/api-keys", Tags: []string{tagTenants},
-		Summary: "List API keys", Description: "Newest first, including revoked and expired keys.",
+	api.Register(s.api, api.Operation{
+		ID: "list-api-keys", Route: "GET /v1/api-keys", Role: auth.RoleAdmin, Tag: tagTenants, Summary: "List API keys",
+		Description: "Newest first, including revoked and expired keys.",
 	}, s.listKeys)
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-api-key", Method: http.MethodGet, Path: "/v1/api-keys/{key}", Tags: []string{tagTenants},
+	api.Register(s.api, api.Operation{
+		ID: "get-api-key", Route: "GET /v1/api-keys/{key}", Role: auth.RoleAdmin, Tag: tagTenants,
 		Summary: "Get an API key", Description: "Without the key itself.",
 	}, s.getKey)
-	api.Register(s.api, huma.Operation{
-		OperationID: "revoke-api-key", Method: http.MethodDelete, Path: "/v1/api-keys/{key}", Tags: []string{tagTenants},
+	api.Register(s.api, api.Operation{
+		ID: "revoke-api-key", Route: "DELETE /v1/api-keys/{key}", Role: auth.RoleAdmin, Tag: tagTenants,
 		Summary: "Revoke an API key",
 		Description: "The key stops working for good, on every replica within two seconds. It stays listed, for its " +
 			"history. Repeating the request changes nothing.",
@@ -118,16 +114,14 @@ type NewKey struct {
 	Secret string `json:"key" doc:"The key. Store it now: it is never shown again." example:"punctual_5f0e8b110c6d9a44_…"`
 }
 
-type createKeyInput struct{ Request body.Body[KeyInput] }
-
 type newKeyAnswer struct {
 	Location string `header:"Location" doc:"Path of the key."`
 	Body     NewKey
 }
 
-func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput) (*newKeyAnswer, error) {
-	asked := in.Request.Value
-	if err := in.Request.Check(asked.validate()...); err != nil {
+func (s *server) createKey(ctx context.Context, tenant int32, in *body.Body[KeyInput]) (*newKeyAnswer, error) {
+	asked := in.Value
+	if err := in.Check(asked.validate()...); err != nil {
 		return nil, err
 	}
 	if c := auth.CallerOf(ctx); !c.Role.Includes(asked.Role) {
@@ -149,21 +143,17 @@ func (s *server) listKeys(ctx context.Context, tenant int32, in *listKeysInput) 
 }
 
 type oneKeyInput struct {
-	Key string `path:"key" doc:"Id of the key." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
-	id  uuid.UUID
+	Key pathID `path:"key" doc:"Id of the key." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 }
 
-func (o *oneKeyInput) Exists() (err error) {
-	o.id, err = parseID(o.Key)
-	return err
-}
+func (o oneKeyInput) Exists() error { return o.Key.exists() }
 
 func (s *server) getKey(ctx context.Context, tenant int32, in *oneKeyInput) (*answer[tenants.Key], error) {
-	return show(s.Store.Tenants.GetKey(ctx, tenant, in.id))
+	return show(s.Store.Tenants.GetKey(ctx, tenant, in.Key.id))
 }
 
 func (s *server) revokeKey(ctx context.Context, tenant int32, in *oneKeyInput) (*struct{}, error) {
-	record, err := s.Store.Tenants.GetKey(ctx, tenant, in.id)
+	record, err := s.Store.Tenants.GetKey(ctx, tenant, in.Key.id)
 	if err != nil {
 		return nil, err
 	}
@@ -171,5 +161,5 @@ func (s *server) revokeKey(ctx context.Context, tenant int32, in *oneKeyInput) (
 		return nil, problem.New(problem.CodeForbidden,
 			fmt.Sprintf("Revoking a key of the role %s needs that role; your role is %s.", record.Role, c.Role))
 	}
-	return nil, s.Store.Tenants.RevokeKey(ctx, tenant, in.id)
+	return nil, s.Store.Tenants.RevokeKey(ctx, tenant, in.Key.id)
 }

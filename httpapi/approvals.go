@@ -2,12 +2,12 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
 	"net/netip"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -20,23 +20,22 @@ import (
 func (s *server) approvalRoutes() {
 	const which = "{run} is the run of the step. It may be the workflow's run while one step of it waits. The first " +
 		"decision counts: the answer to a later one is 409, and says who decided and when."
-	api.RegisterBody[NoteInput](s.api, huma.Operation{
-		OperationID: "approve-run", Method: http.MethodPost, Path: "/v1/runs/{run}/approve", Tags: []string{tagRuns},
+	api.RegisterBody[NoteInput](s.api, api.Operation{
+		ID: "approve-run", Route: "POST /v1/runs/{run}/approve", Role: auth.RoleEditor, Tag: tagRuns,
 		Summary: "Approve a step", Errors: []int{409},
 		Description: "The step succeeds. The steps that depend on it are sent who approved it, when and why. " + which,
-	}, api.Optional, s.approveRun)
-	api.RegisterBody[NoteInput](s.api, huma.Operation{
-		OperationID: "reject-run", Method: http.MethodPost, Path: "/v1/runs/{run}/reject", Tags: []string{tagRuns},
-		Summary: "Reject a step", Errors: []int{409},
-		Description: "The step is dead, with the reason rejected. " + which,
-	}, api.Optional, s.rejectRun)
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-approval", Method: http.MethodGet, Path: "/v1/approvals/{run}", Tags: []string{tagRuns},
-		Summary: "Get the step of a link", Errors: []int{401, 404},
+	}, api.Optional, s.decide(true))
+	api.RegisterBody[NoteInput](s.api, api.Operation{
+		ID: "reject-run", Route: "POST /v1/runs/{run}/reject", Role: auth.RoleEditor, Tag: tagRuns,
+		Summary: "Reject a step", Errors: []int{409}, Description: "The step is dead, with the reason rejected. " + which,
+	}, api.Optional, s.decide(false))
+	api.Register(s.api, api.Operation{
+		ID: "get-approval", Route: "GET /v1/approvals/{run}", Open: true, Tag: tagRuns, Summary: "Get the step of a link",
+		Errors:      []int{401, 404},
 		Description: "Shows the recipient of a notice which step waits for approval. It decides nothing.",
 	}, s.getApproval)
-	api.RegisterBody[DecisionInput](s.api, huma.Operation{
-		OperationID: "decide-approval", Method: http.MethodPost, Path: "/v1/approvals/{run}", Tags: []string{tagRuns},
+	api.RegisterBody[DecisionInput](s.api, api.Operation{
+		ID: "decide-approval", Route: "POST /v1/approvals/{run}", Open: true, Tag: tagRuns,
 		Summary: "Decide about the step of a link", Errors: []int{401, 404, 409},
 		Description: "Approves or rejects the step as the recipient of the notice, once.",
 	}, api.Optional, s.decideApproval)
@@ -47,19 +46,14 @@ type noteRunInput struct {
 	Request body.Body[NoteInput]
 }
 
-func (s *server) approveRun(ctx context.Context, tenant int32, in *noteRunInput) (*answer[runs.Run], error) {
-	return s.decide(ctx, tenant, in, true)
-}
-
-func (s *server) rejectRun(ctx context.Context, tenant int32, in *noteRunInput) (*answer[runs.Run], error) {
-	return s.decide(ctx, tenant, in, false)
-}
-
-func (s *server) decide(ctx context.Context, tenant int32, in *noteRunInput, yes bool) (*answer[runs.Run], error) {
-	if err := in.Request.Check(note(in.Request.Value.Note)...); err != nil {
-		return nil, err
+// decide approves or rejects a step.
+func (s *server) decide(yes bool) func(context.Context, int32, *noteRunInput) (*answer[runs.Run], error) {
+	return func(ctx context.Context, tenant int32, in *noteRunInput) (*answer[runs.Run], error) {
+		if err := in.Request.Check(note(in.Request.Value.Note)...); err != nil {
+			return nil, err
+		}
+		return show(s.Store.Runs.Decide(ctx, tenant, in.Run.id, yes, in.Request.Value.Note))
 	}
-	return show(s.Store.Runs.Decide(ctx, tenant, in.id, yes, in.Request.Value.Note))
 }
 
 // ApprovalRef is the input of the operations of a link: the run of a step, and the token.
@@ -84,7 +78,7 @@ func (a *ApprovalRef) Exists() error {
 }
 
 func (s *server) getApproval(ctx context.Context, _ int32, in *ApprovalRef) (*answer[runs.LinkedStep], error) {
-	return show(s.Store.Runs.ByLink(ctx, in.id, in.Token))
+	return show(s.Store.Runs.ByLink(ctx, in.Run.id, in.Token))
 }
 
 // DecisionInput is the body of a decision by a link.
@@ -99,7 +93,7 @@ type decisionInput struct {
 }
 
 func (s *server) decideApproval(ctx context.Context, _ int32, in *decisionInput) (*answer[runs.LinkedStep], error) {
-	if _, err := s.Store.Runs.ByLink(ctx, in.id, in.Token); err != nil {
+	if _, err := s.Store.Runs.ByLink(ctx, in.Run.id, in.Token); err != nil {
 		return nil, err // what is wrong with the body is for those who may decide
 	}
 	d := in.Request.Value
@@ -112,5 +106,5 @@ func (s *server) decideApproval(ctx context.Context, _ int32, in *decisionInput)
 	}
 	at, _ := netip.ParseAddrPort(in.from) // invalid if it cannot be parsed
 	ctx = audit.WithActor(ctx, audit.Actor{Address: at.Addr().Unmap(), RequestID: api.RequestID(ctx)})
-	return show(s.Store.Runs.DecideByLink(ctx, in.id, in.Token, d.Decision == "approve", d.Note))
+	return show(s.Store.Runs.DecideByLink(ctx, in.Run.id, in.Token, d.Decision == "approve", d.Note))
 }

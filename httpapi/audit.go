@@ -3,10 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"net/http"
 	"regexp"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
@@ -17,8 +14,8 @@ import (
 )
 
 func (s *server) auditRoutes() {
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-audit-log", Method: http.MethodGet, Path: "/v1/audit-log", Tags: []string{tagAudit},
+	api.Register(s.api, api.Operation{
+		ID: "list-audit-log", Route: "GET /v1/audit-log", Role: auth.RoleAdmin, Tag: tagAudit,
 		Summary: "List the audit log",
 		Description: "Who changed what and when, and its state before and after. Newest first. All filters must match. " +
 			"Each change is written together with its entry or not at all, and entries are never changed. Runs that schedules " +

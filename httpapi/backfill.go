@@ -6,9 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/cron"
@@ -18,9 +17,9 @@ import (
 )
 
 func (s *server) backfillRoutes() {
-	api.RegisterBody[BackfillInput](s.api, huma.Operation{
-		OperationID: "backfill-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/backfill", Tags: []string{tagJobs},
-		Summary: "Backfill a job's past slots", DefaultStatus: http.StatusAccepted,
+	api.RegisterBody[BackfillInput](s.api, api.Operation{
+		ID: "backfill-job", Route: "POST /v1/jobs/{job}/backfill", Role: auth.RoleEditor, Tag: tagJobs,
+		Summary: "Backfill a job's past slots", Status: http.StatusAccepted, Responses: started[BackfillCount](s.api),
 		Description: "Starts an operation that creates a run for each slot in a range of time that has no run. It works in " +
 			"the background, oldest slots first. It covers slots that were skipped, and slots from before the job was " +
 			"created. The slots are those of the job's current schedule: at most 100,000, and no further back than runs are " +
@@ -28,7 +27,6 @@ func (s *server) backfillRoutes() {
 			"be claimed, for example after an outage, are left to the schedule. The runs have the trigger backfill and never " +
 			"expire. They run one at a time, the oldest slot first, unless concurrency is allow. Repeating a backfill without " +
 			"rerun creates nothing new. With dry_run, the response is 200 with the numbers, and nothing is created.",
-		Responses: started[BackfillCount](s.api),
 	}, api.Required, s.backfillJob)
 }
 
@@ -45,12 +43,8 @@ type BackfillInput struct {
 }
 
 func (b BackfillInput) validate() []problem.FieldError {
-	errors := slices.Concat(note(b.Note), upTo("body.max_per_second", b.MaxPerSecond, mostPerSecond), b.bounds())
-	known := []string{letters.ConcurrencyOneAtATime, letters.ConcurrencyAllow}
-	if b.Concurrency != "" && !slices.Contains(known, b.Concurrency) {
-		errors = append(errors, problem.At("body.concurrency", api.NotOneOf(b.Concurrency, known)))
-	}
-	return errors
+	return slices.Concat(note(b.Note), upTo("body.max_per_second", b.MaxPerSecond, mostPerSecond), b.bounds(),
+		oneOf("body.concurrency", b.Concurrency, letters.ConcurrencyOneAtATime, letters.ConcurrencyAllow))
 }
 
 // bounds returns what is wrong with each of the two bounds by itself. The store says what is wrong with both.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/store"
 	"punctual/store/jobs"
@@ -28,14 +28,13 @@ type BatchItem struct {
 }
 
 func (s *server) batchRoutes() {
-	api.RegisterBody[BatchInput](s.api, huma.Operation{
-		OperationID: "create-jobs", Method: http.MethodPost, Path: "/v1/jobs/batch", Tags: []string{tagJobs},
-		Summary: "Create up to 1,000 jobs", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBatchBody,
+	api.RegisterBody[BatchInput](s.api, api.Operation{
+		ID: "create-jobs", Route: "POST /v1/jobs/batch", Role: auth.RoleSubmitter, Tag: tagJobs,
+		Summary: "Create up to 1,000 jobs", Status: http.StatusCreated, MaxBody: maxBatchBody, Errors: []int{409},
+		Responses: api.Rendered[BatchAnswer](s.api, http.StatusCreated),
 		Description: "In one transaction: all jobs are written, or none. Errors give the index: " +
 			"body.jobs[3].schedule.cron. The response says for each job whether it was created, replaced, unchanged or " +
 			"skipped. A submitter creates one-shots only (at, delay), and replaces nothing.",
-		Responses: api.Rendered[BatchAnswer](s.api, http.StatusCreated),
-		Errors:    []int{409},
 	}, api.Required, s.createJobs)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -36,32 +37,29 @@ func (s *server) bulkRoutes() {
 			"as fast as possible unless max_per_second sets a limit",
 		},
 	} {
-		api.RegisterBody[BulkInput](s.api, huma.Operation{
-			OperationID: string(kind.of) + "-dead-letters", Method: http.MethodPost, Path: "/v1/dead-letters/" + string(kind.of),
-			Tags: []string{tagDeadLetters}, Summary: kind.summary, DefaultStatus: http.StatusAccepted,
+		api.RegisterBody[BulkInput](s.api, api.Operation{
+			ID: string(kind.of) + "-dead-letters", Route: "POST /v1/dead-letters/" + string(kind.of), Role: auth.RoleEditor,
+			Tag: tagDeadLetters, Summary: kind.summary, Status: http.StatusAccepted, Responses: started[Matched](s.api),
 			Description: "Selects the open dead letters that match at this moment, and starts an operation that " +
 				kind.does + " in the background, " + kind.max + ". " +
 				"It leaves out dead letters that another running operation has selected. With dry_run, the response is 200 with " +
 				"the number of dead letters, and nothing is changed.",
-			Responses: started[Matched](s.api),
 		}, api.Required, s.startOperation(kind.of))
 	}
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-operations", Method: http.MethodGet, Path: "/v1/operations", Tags: []string{tagOperations},
-		Summary: "List operations", Description: "Newest first.",
-	}, s.listOperations)
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-operation", Method: http.MethodGet, Path: "/v1/operations/{operation}",
-		Tags: []string{tagOperations}, Summary: "Get an operation",
+	api.Register(s.api, api.Operation{
+		ID: "get-operation", Route: "GET /v1/operations/{operation}", Role: auth.RoleViewer, Tag: tagOperations,
+		Summary:     "Get an operation",
 		Description: "With its progress and, of a replay or backfill, with what became of the runs that it made so far.",
 	}, s.getOperation)
-	api.Register(s.api, huma.Operation{
-		OperationID: "cancel-operation", Method: http.MethodPost, Path: "/v1/operations/{operation}/cancel",
-		Tags:    []string{tagOperations},
-		Summary: "Cancel an operation",
+	api.Register(s.api, api.Operation{
+		ID: "list-operations", Route: "GET /v1/operations", Role: auth.RoleViewer, Tag: tagOperations,
+		Summary: "List operations", Description: "Newest first.",
+	}, s.listOperations)
+	api.Register(s.api, api.Operation{
+		ID: "cancel-operation", Route: "POST /v1/operations/{operation}/cancel", Role: auth.RoleEditor, Tag: tagOperations,
+		Summary: "Cancel an operation", Errors: []int{409},
 		Description: "The operation stops where it is. Finished work stays done. The rest stays as it is: dead " +
 			"letters stay open, slots stay without a run, and jobs stay as they are. Repeating the request changes nothing.",
-		Errors: []int{409},
 	}, s.cancelOperation)
 }
 
@@ -209,21 +207,17 @@ func (s *server) listOperations(
 }
 
 type operationRef struct {
-	Operation string `path:"operation" doc:"Id of the operation." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
-	id        uuid.UUID
+	Operation pathID `path:"operation" doc:"Id of the operation." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
 }
 
-func (o *operationRef) Exists() (err error) {
-	o.id, err = parseID(o.Operation)
-	return err
-}
+func (o operationRef) Exists() error { return o.Operation.exists() }
 
 func (s *server) getOperation(ctx context.Context, tenant int32, in *operationRef) (*answer[letters.Operation], error) {
-	return show(s.Store.Letters.GetOperation(ctx, tenant, in.id))
+	return show(s.Store.Letters.GetOperation(ctx, tenant, in.Operation.id))
 }
 
 func (s *server) cancelOperation(
 	ctx context.Context, tenant int32, in *operationRef,
 ) (*answer[letters.Operation], error) {
-	return show(s.Store.Letters.CancelOperation(ctx, tenant, in.id))
+	return show(s.Store.Letters.CancelOperation(ctx, tenant, in.Operation.id))
 }

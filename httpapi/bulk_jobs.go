@@ -3,14 +3,13 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"slices"
 	"time"
 	"unicode/utf8"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -35,15 +34,14 @@ func registerMany[B, I any](
 	s *server, action jobs.Action, summary, does string,
 	handle func(context.Context, int32, *I) (*answered, error),
 ) {
-	api.RegisterBody[B](s.api, huma.Operation{
-		OperationID: string(action) + "-jobs", Method: http.MethodPost, Path: "/v1/jobs/" + string(action),
-		Tags: []string{tagJobs}, Summary: summary, DefaultStatus: http.StatusAccepted,
+	api.RegisterBody[B](s.api, api.Operation{
+		ID: string(action) + "-jobs", Route: "POST /v1/jobs/" + string(action), Role: auth.RoleEditor, Tag: tagJobs,
+		Summary: summary, Status: http.StatusAccepted, Responses: started[Matched](s.api),
 		Description: "Selects the jobs that match at this moment, and starts an operation that works on them in the " +
 			"background, oldest jobs first, as fast as possible unless max_per_second sets a limit. " + does +
 			" A job that no longer matches when its turn comes stays as it is and counts as failed. The audit log has an entry for each job " +
 			"that was changed. With dry_run, the response is 200 with the number of jobs, and nothing is changed. A job may be " +
 			"named " + string(action) + ": with other methods than POST, this path is about that job.",
-		Responses: started[Matched](s.api),
 	}, api.Required, handle)
 }
 
@@ -72,18 +70,14 @@ type JobSelection struct {
 	PausedByOperation string `json:"paused_by_operation,omitempty" minLength:"1" format:"uuid" doc:"Only jobs that this operation paused, and that nothing has resumed or paused anew since. Absent: paused by any operation, or by none."`
 }
 
-// jobStates are the states by which jobs are selected.
-var jobStates = []domain.JobState{domain.JobActive, domain.JobPaused, domain.JobCompleted}
-
 func (b JobsInput) validate() []problem.FieldError {
 	errors := append(note(b.Note), upTo("body.max_per_second", b.MaxPerSecond, mostPerSecond)...)
 	f := b.Filter
 	if f == nil {
 		return append(errors, problem.At("body.filter", "is required; {} selects all jobs"))
 	}
-	if f.State != "" && !slices.Contains(jobStates, f.State) {
-		errors = append(errors, problem.At("body.filter.state", api.NotOneOf(string(f.State), jobStates)))
-	}
+	errors = append(errors,
+		oneOf("body.filter.state", f.State, domain.JobActive, domain.JobPaused, domain.JobCompleted)...)
 	if f.PausedByOperation != "" && !uuidForm.MatchString(f.PausedByOperation) {
 		errors = append(errors, problem.At("body.filter.paused_by_operation", "must be the id of an operation"))
 	}

@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"net/http"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/body"
@@ -26,41 +23,36 @@ const (
 // callbackRoutes adds the operations for targets of jobs with completion async. They are authenticated by the run
 // token of the request that the target answered, and by nothing else.
 func (s *server) callbackRoutes() {
-	api.RegisterBody[HeartbeatInput](s.api, huma.Operation{
-		OperationID: "heartbeat-run", Method: http.MethodPost, Path: "/v1/runs/{run}/heartbeat", Tags: []string{tagCallbacks},
-		Summary: "Send a heartbeat", MaxBodyBytes: maxCallbackBody,
+	api.RegisterBody[HeartbeatInput](s.api, api.Operation{
+		ID: "heartbeat-run", Route: "POST /v1/runs/{run}/heartbeat", Open: true, Tag: tagCallbacks,
+		Summary: "Send a heartbeat", MaxBody: maxCallbackBody, Errors: []int{401, 404, 409},
 		Description: "Postpones the deadline by the job's heartbeat_timeout, and keeps the progress, if any is sent, for " +
 			"the next attempt. The response says whether a cancel was requested. From then on, heartbeats do not move the " +
 			"deadline.",
-		Errors: []int{401, 404, 409},
 	}, api.Optional, s.heartbeatRun)
-	api.RegisterBody[CompletionInput](s.api, huma.Operation{
-		OperationID: "complete-run", Method: http.MethodPost, Path: "/v1/runs/{run}/complete", Tags: []string{tagCallbacks},
-		Summary: "Complete a run", MaxBodyBytes: maxCallbackBody,
+	api.RegisterBody[CompletionInput](s.api, api.Operation{
+		ID: "complete-run", Route: "POST /v1/runs/{run}/complete", Open: true, Tag: tagCallbacks, Summary: "Complete a run",
+		MaxBody: maxCallbackBody, Errors: []int{401, 404, 409},
 		Description: "The run succeeds, or ends as cancelled if a cancel was requested. The result is kept with the run " +
 			"and shown with it. This request may come before the response to the attempt's request has arrived. Repeating it " +
 			"changes nothing, not even the result.",
-		Errors: []int{401, 404, 409},
 	}, api.Optional, s.completeRun)
-	api.RegisterBody[FailureInput](s.api, huma.Operation{
-		OperationID: "fail-run", Method: http.MethodPost, Path: "/v1/runs/{run}/fail", Tags: []string{tagCallbacks},
-		Summary: "Fail a run", MaxBodyBytes: maxCallbackBody,
+	api.RegisterBody[FailureInput](s.api, api.Operation{
+		ID: "fail-run", Route: "POST /v1/runs/{run}/fail", Open: true, Tag: tagCallbacks, Summary: "Fail a run",
+		MaxBody: maxCallbackBody, Errors: []int{401, 404, 409},
 		Description: "The attempt fails with the reason failed, and the run is retried under the job's retry policy. " +
 			"Repeating the request changes nothing.",
-		Errors: []int{401, 404, 409},
 	}, api.Optional, s.failRun)
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-run-progress", Method: http.MethodGet, Path: "/v1/runs/{run}/progress",
-		Tags: []string{tagCallbacks}, Summary: "Get the last progress",
+	api.Register(s.api, api.Operation{
+		ID: "get-run-progress", Route: "GET /v1/runs/{run}/progress", Open: true, Tag: tagCallbacks,
+		Summary: "Get the last progress", Errors: []int{401, 404, 409},
 		Description: "The progress that an attempt of the run reported last. The current attempt can continue from it.",
-		Errors:      []int{401, 404, 409},
 	}, s.getProgress)
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-step-result", Method: http.MethodGet, Path: "/v1/runs/{run}/results/{step}",
-		Tags: []string{tagCallbacks}, Summary: "Get the result of another step",
+	api.Register(s.api, api.Operation{
+		ID: "get-step-result", Route: "GET /v1/runs/{run}/results/{step}", Open: true, Tag: tagCallbacks,
+		Summary: "Get the result of another step", Errors: []int{401, 404, 409},
 		Description: "The result of a step of the same workflow's run. A step is sent a path to this operation in place of " +
 			"a result that is too large for its body. The token works until the attempt of this run has ended.",
-		Errors: []int{401, 404, 409},
 	}, s.getStepResult)
 }
 
@@ -106,7 +98,7 @@ func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) 
 	if err := in.Request.Check(problems...); err != nil {
 		return nil, err
 	}
-	beat, err := s.Store.Claims.HeartbeatRun(ctx, in.id, in.Token, in.Request.Value.Progress)
+	beat, err := s.Store.Claims.HeartbeatRun(ctx, in.Run.id, in.Token, in.Request.Value.Progress)
 	return show(Heartbeat{CancelRequested: beat.CancelRequested, Deadline: beat.Deadline}, err)
 }
 
@@ -129,7 +121,7 @@ func (s *server) completeRun(ctx context.Context, _ int32, in *completeRunInput)
 	if err := in.Request.Check(problems...); err != nil {
 		return nil, err
 	}
-	return show(s.Store.Runs.CompleteRun(ctx, in.id, in.Token, result))
+	return show(s.Store.Runs.CompleteRun(ctx, in.Run.id, in.Token, result))
 }
 
 // FailureInput is the optional body that reports a failure.
@@ -149,7 +141,7 @@ func (s *server) failRun(ctx context.Context, _ int32, in *failRunInput) (*answe
 		return nil, err
 	}
 	why := cmp.Or(failure.Error, "the target reported that it failed")
-	return show(s.Store.Runs.FailRun(ctx, in.id, in.Token, why, or(failure.Retry, true)))
+	return show(s.Store.Runs.FailRun(ctx, in.Run.id, in.Token, why, or(failure.Retry, true)))
 }
 
 // Progress is the last progress that targets reported of a run.
@@ -160,10 +152,7 @@ type Progress struct {
 }
 
 func (s *server) getProgress(ctx context.Context, _ int32, in *CallbackRef) (*answer[Progress], error) {
-	p, err := s.Store.Claims.RunProgress(ctx, in.id, in.Token)
-	if p.Progress == nil {
-		p.Progress = json.RawMessage("null")
-	}
+	p, err := s.Store.Claims.RunProgress(ctx, in.Run.id, in.Token)
 	return show(Progress{Attempt: p.Attempt, Progress: p.Progress, RecordedAt: p.RecordedAt}, err)
 }
 
@@ -178,9 +167,6 @@ type stepResultInput struct {
 }
 
 func (s *server) getStepResult(ctx context.Context, _ int32, in *stepResultInput) (*answer[StepResult], error) {
-	result, err := s.Store.Claims.StepResult(ctx, in.id, in.Token, in.Step)
-	if result == nil {
-		result = json.RawMessage("null")
-	}
+	result, err := s.Store.Claims.StepResult(ctx, in.Run.id, in.Token, in.Step)
 	return show(StepResult{Result: result}, err)
 }

@@ -41,9 +41,3 @@ func (s *server) listRunChanges(
 	}
 	return show(out, err)
 }
-
-func exampleRunChanges() RunChanges[ListedRun] {
-	return RunChanges[ListedRun]{
-		Data: exampleRuns.Data, Next: "YwGaPF59EHw-mkQMbV8OixEAAAAAAAAC", Since: moment("2026-11-02T09:14:03.120441Z"),
-	}
-}

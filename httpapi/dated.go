@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/scheduler/domain"
 	"punctual/store"
@@ -56,10 +57,7 @@ type DatedRun struct {
 func showDated(d jobs.Dated) DatedRun {
 	shown := DatedRun{
 		Key: d.Key, Run: d.Run, DueAt: d.DueAt.UTC(), CreatedAt: d.CreatedAt.UTC(), Sequence: d.Sequence,
-		TriggeredBy: d.TriggeredBy,
-	}
-	if d.LatestAt != nil {
-		shown.LatestAt = new(d.LatestAt.UTC())
+		LatestAt: utc(d.LatestAt), TriggeredBy: d.TriggeredBy,
 	}
 	if d.ExpiresAfter != 0 {
 		shown.ExpiresAfter = new(domain.DurationOf(d.ExpiresAfter))
@@ -77,35 +75,33 @@ func datedPath(job, key string) string {
 }
 
 func (s *server) datedRoutes() {
-	api.RegisterBody[TriggerBatchInput](s.api, huma.Operation{
-		OperationID: "trigger-batch", Method: http.MethodPost, Path: "/v1/jobs/{job}/trigger/batch", Tags: []string{tagJobs},
-		Summary: "Trigger a job up to 1,000 times", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBatchBody,
+	api.RegisterBody[TriggerBatchInput](s.api, api.Operation{
+		ID: "trigger-batch", Route: "POST /v1/jobs/{job}/trigger/batch", Role: auth.RoleSubmitter, Tag: tagJobs,
+		Summary: "Trigger a job up to 1,000 times", Status: http.StatusAccepted, MaxBody: maxBatchBody, Errors: []int{409},
+		Responses: api.Rendered[TriggerBatchAnswer](s.api, http.StatusAccepted),
 		Description: "Writes dated runs in one transaction: all, or none. Errors give the index: body.items[3].delay. An " +
 			"item without at and delay is due now.",
-		Responses: api.Rendered[TriggerBatchAnswer](s.api, http.StatusAccepted),
-		Errors:    []int{409},
 	}, api.Required, s.triggerBatch)
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-dated-runs", Method: http.MethodGet, Path: "/v1/jobs/{job}/dated", Tags: []string{tagJobs},
+	api.Register(s.api, api.Operation{
+		ID: "list-dated-runs", Route: "GET /v1/jobs/{job}/dated", Role: auth.RoleViewer, Tag: tagJobs,
 		Summary: "List the dated runs of a job",
 		Description: "Those that are pending, the soonest first. A dated run leaves the list when it is claimed; then it " +
 			"is in the list of runs.",
 	}, s.listDated)
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-dated-run", Method: http.MethodGet, Path: "/v1/jobs/{job}/dated/{key}", Tags: []string{tagJobs},
-		Summary:     "Get a dated run",
-		Description: "While it is pending. From its claim on, it is found as a run, by its id.",
+	api.Register(s.api, api.Operation{
+		ID: "get-dated-run", Route: "GET /v1/jobs/{job}/dated/{key}", Role: auth.RoleViewer, Tag: tagJobs,
+		Summary: "Get a dated run", Description: "While it is pending. From its claim on, it is found as a run, by its id.",
 	}, s.getDated)
-	api.RegisterBody[MoveInput](s.api, huma.Operation{
-		OperationID: "move-dated-run", Method: http.MethodPatch, Path: "/v1/jobs/{job}/dated/{key}",
-		Tags: []string{tagJobs}, Summary: "Move a dated run",
+	api.RegisterBody[MoveInput](s.api, api.Operation{
+		ID: "move-dated-run", Route: "PATCH /v1/jobs/{job}/dated/{key}", Role: auth.RoleSubmitter, Tag: tagJobs,
+		Summary: "Move a dated run",
 		Description: "To another instant, while it is pending: absent fields stay, and so do its body and headers. It " +
 			"moves no further than its latest_at. After its claim the response is 404. The audit log keeps the move. A " +
 			"submitter may move only runs of jobs that submitters may trigger.",
 	}, api.Required, s.moveDated)
-	api.Register(s.api, huma.Operation{
-		OperationID: "cancel-dated-run", Method: http.MethodDelete, Path: "/v1/jobs/{job}/dated/{key}",
-		Tags: []string{tagJobs}, Summary: "Cancel a dated run",
+	api.Register(s.api, api.Operation{
+		ID: "cancel-dated-run", Route: "DELETE /v1/jobs/{job}/dated/{key}", Role: auth.RoleSubmitter, Tag: tagJobs,
+		Summary: "Cancel a dated run",
 		Description: "While it is pending. After its claim the response is 404; then cancel the run by its id. The audit " +
 			"log keeps the cancel. A submitter may cancel only runs of jobs that submitters may trigger.",
 	}, s.cancelDated)

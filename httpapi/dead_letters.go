@@ -4,10 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/google/uuid"
-
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/scheduler/domain"
 	"punctual/store"
@@ -16,24 +14,23 @@ import (
 )
 
 func (s *server) deadLetterRoutes() {
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-dead-letters", Method: http.MethodGet, Path: "/v1/dead-letters", Tags: []string{tagDeadLetters},
+	api.Register(s.api, api.Operation{
+		ID: "list-dead-letters", Route: "GET /v1/dead-letters", Role: auth.RoleViewer, Tag: tagDeadLetters,
 		Summary: "List dead letters",
 		Description: "Runs that exhausted their attempts, newest first by id. Only open dead letters are listed, unless " +
 			"resolved says otherwise. All filters must match.",
 	}, s.listDeadLetters)
-
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-dead-letter-groups", Method: http.MethodGet, Path: "/v1/dead-letters/groups",
-		Tags: []string{tagDeadLetters}, Summary: "List dead letters by job and reason",
+	api.Register(s.api, api.Operation{
+		ID: "list-dead-letter-groups", Route: "GET /v1/dead-letters/groups", Role: auth.RoleViewer, Tag: tagDeadLetters,
+		Summary: "List dead letters by job and reason",
 		Description: "The open dead letters, counted by job and reason. The group with the newest dead run comes first, by " +
 			"the run's id. A group that gets a newer one while you read page after page moves to the front. All filters must " +
 			"match. A replay or resolve with the group's job_id and reason in its filter is about the whole group.",
 	}, s.listDeadLetterGroups)
-
-	api.RegisterBody[NoteInput](s.api, huma.Operation{
-		OperationID: "replay-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/replay",
-		Tags: []string{tagDeadLetters}, Summary: "Replay a dead letter", DefaultStatus: http.StatusAccepted,
+	api.RegisterBody[NoteInput](s.api, api.Operation{
+		ID: "replay-dead-letter", Route: "POST /v1/dead-letters/{run}/replay", Role: auth.RoleEditor, Tag: tagDeadLetters,
+		Summary: "Replay a dead letter", Status: http.StatusAccepted, Errors: []int{409},
+		Responses: api.Rendered[runs.Run](s.api, http.StatusAccepted),
 		Description: "Creates a new run, due at once, with the trigger replay and with replay_of set to the dead run, " +
 			"which stays dead. Its requests carry the webhook-id, Idempotency-Key and Punctual-Scheduled-For of the run that " +
 			"died first, and the body and headers that were given to that run alone. Everything else follows the job's " +
@@ -41,13 +38,10 @@ func (s *server) deadLetterRoutes() {
 			"until no run of the job is active. It replaces no run and is never skipped. The replay resolves the dead letter. " +
 			"The response is 409 if the dead letter is resolved already, unless its replay was cancelled, and also if the job " +
 			"is deleted. A replay that dies has its own dead letter.",
-		Responses: api.Rendered[runs.Run](s.api, http.StatusAccepted),
-		Errors:    []int{409},
 	}, api.Optional, s.replayDeadLetter)
-
-	api.RegisterBody[NoteInput](s.api, huma.Operation{
-		OperationID: "resolve-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/resolve",
-		Tags: []string{tagDeadLetters}, Summary: "Resolve a dead letter",
+	api.RegisterBody[NoteInput](s.api, api.Operation{
+		ID: "resolve-dead-letter", Route: "POST /v1/dead-letters/{run}/resolve", Role: auth.RoleEditor, Tag: tagDeadLetters,
+		Summary: "Resolve a dead letter",
 		Description: "Removes the dead letter from the list of open ones, with a note. A dead letter that is already " +
 			"resolved or replayed stays as it is.",
 	}, api.Optional, s.resolveDeadLetter)
@@ -118,15 +112,11 @@ func (s *server) listDeadLetterGroups(
 
 // DeadLetterRef is the input of operations on one dead letter.
 type DeadLetterRef struct {
-	Run string `path:"run" doc:"Id of the dead run." example:"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"`
-	id  uuid.UUID
+	Run pathID `path:"run" doc:"Id of the dead run." example:"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"`
 }
 
 // Exists returns ErrNotFound for a malformed id.
-func (d *DeadLetterRef) Exists() (err error) {
-	d.id, err = parseID(d.Run)
-	return err
-}
+func (d DeadLetterRef) Exists() error { return d.Run.exists() }
 
 type replayDeadLetterInput struct {
 	DeadLetterRef
@@ -139,7 +129,7 @@ func (s *server) replayDeadLetter(ctx context.Context, tenant int32, in *replayD
 		return nil, err
 	}
 	return accept(ctx, s, tenant, under(in.Key, &in.Request), atRun, func(w store.Writer) (runs.Run, error) {
-		return w.ReplayDeadLetter(ctx, in.id, in.Request.Value.Note)
+		return w.ReplayDeadLetter(ctx, in.Run.id, in.Request.Value.Note)
 	})
 }
 
@@ -154,5 +144,5 @@ func (s *server) resolveDeadLetter(
 	if err := in.Request.Check(note(in.Request.Value.Note)...); err != nil {
 		return nil, err
 	}
-	return show(s.Store.Letters.ResolveDeadLetter(ctx, tenant, in.id, in.Request.Value.Note))
+	return show(s.Store.Letters.ResolveDeadLetter(ctx, tenant, in.Run.id, in.Request.Value.Note))
 }

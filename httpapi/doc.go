@@ -3,7 +3,7 @@
 //
 // A request passes the middleware (id, log, metrics, recovery, origin check). Then package api asks package auth for
 // its caller, by an API key or a token; auth counts the request, and compares the caller's role with the operation's
-// role in roleOf. Then huma reads the path, query and headers, package body reads the body, and a handler is called.
+// role. Then huma reads the path, query and headers, package body reads the body, and a handler is called.
 // The handler gets the id of the tenant that the caller acts for. What it writes to the store is recorded as the
 // caller's.
 //

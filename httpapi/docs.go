@@ -16,6 +16,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 )
@@ -33,11 +34,16 @@ const docsPolicy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-
 // documentRoutes adds the OpenAPI documents and the page made of them. Each is rendered once, when it is first asked
 // for, so the start of a replica does not wait for them.
 func (s *server) documentRoutes(mux chi.Router) {
-	api := s.api.OpenAPI()
-	mux.Get("/openapi.json", s.onDemand("application/json", func() ([]byte, error) { return indented(json.Marshal(api)) }))
+	described := sync.OnceValue(func() *huma.OpenAPI { // examples are for documents only
+		showExamples(s.api.OpenAPI())
+		return s.api.OpenAPI()
+	})
+	mux.Get("/openapi.json",
+		s.onDemand("application/json", func() ([]byte, error) { return indented(json.Marshal(described())) }))
 	mux.Get("/openapi-3.0.json",
-		s.onDemand("application/json", func() ([]byte, error) { return indented(api.Downgrade()) }))
-	mux.Get("/docs", s.onDemand("text/html; charset=utf-8", func() ([]byte, error) { return renderDocs(api, s.NoAuth) }))
+		s.onDemand("application/json", func() ([]byte, error) { return indented(described().Downgrade()) }))
+	mux.Get("/docs", s.onDemand("text/html; charset=utf-8",
+		func() ([]byte, error) { return renderDocs(described(), s.api.IDs, s.NoAuth) }))
 	mux.Get("/docs.css", static("text/css; charset=utf-8", docsStyle))
 }
 
@@ -75,11 +81,13 @@ type (
 		Info    *huma.Info
 		NoAuth  bool
 		Base    string
-		Roles   []docsRole
+		Roles   []auth.Role
+		May     map[auth.Role]string
 		First   map[string]string // curl commands of a first job, by operation
 		Groups  []docsGroup
 		Schemas []docsSchema
-		Codes   []docsCode
+		Codes   []problem.Code
+		Meaning map[problem.Code]problem.Meaning
 		Problem string // an example
 	}
 	docsGroup struct {
@@ -115,21 +123,20 @@ type (
 		Type                                docsType
 	}
 	docsType struct{ Before, Ref string } // such as "list of " and "Job"
-	docsCode struct {
-		Code   problem.Code
-		Status int
-		Title  string
-	}
 )
 
-func renderDocs(api *huma.OpenAPI, noAuth bool) ([]byte, error) {
+// renderDocs renders the page, with the operations of each group in an order.
+func renderDocs(described *huma.OpenAPI, order []string, noAuth bool) ([]byte, error) {
 	model := docsModel{
-		Info: api.Info, NoAuth: noAuth, Base: servedFrom, Roles: docsRoles(), First: map[string]string{},
+		Info: described.Info, NoAuth: noAuth, Base: servedFrom, Roles: auth.Roles, May: rolesMay, First: map[string]string{},
+		Codes: sortedCodes(), Meaning: problem.Codes,
 		Problem: pretty(problemExamples["422"].Of(exampleRequestID)),
 	}
-	all := inOrderOfUse(api)
+	all := slices.SortedFunc(operations(described), func(a, b *huma.Operation) int {
+		return slices.Index(order, a.OperationID) - slices.Index(order, b.OperationID)
+	})
 	shownBy := map[string]string{}
-	for _, tag := range api.Tags {
+	for _, tag := range described.Tags {
 		group := docsGroup{Name: tag.Name, Description: tag.Description}
 		for _, op := range all {
 			if !slices.Contains(op.Tags, tag.Name) {
@@ -145,10 +152,7 @@ func renderDocs(api *huma.OpenAPI, noAuth bool) ([]byte, error) {
 		}
 		model.Groups = append(model.Groups, group)
 	}
-	model.Schemas = docsSchemasOf(api.Components.Schemas.Map())
-	for _, code := range sortedCodes() {
-		model.Codes = append(model.Codes, docsCode{code, problem.Codes[code].Status, problem.Codes[code].Title})
-	}
+	model.Schemas = docsSchemasOf(described.Components.Schemas.Map())
 	page, err := template.New("docs").
 		Funcs(template.FuncMap{"type": docsTypeOf, "lower": strings.ToLower, "slug": slug}).
 		Parse(docsPage)

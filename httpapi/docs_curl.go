@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 )
@@ -28,7 +29,7 @@ func curlOf(op *huma.Operation, noAuth bool) (string, error) {
 		words[0] += " -X " + op.Method
 	}
 	words[0] += " " + shellWord(servedFrom+target)
-	if roleOf[op.OperationID] == auth.RoleNone {
+	if api.RoleOf(op) == auth.RoleNone {
 		words = append(words, `-H "Punctual-Run-Token: $PUNCTUAL_RUN_TOKEN"`)
 	} else if !noAuth {
 		words = append(words, `-H "Authorization: Bearer $PUNCTUAL_API_KEY"`)
@@ -83,12 +84,6 @@ func baseURL(r *http.Request) string {
 	return scheme + "://" + html.EscapeString(r.Host)
 }
 
-// docsRole is a line of the page's table of roles.
-type docsRole struct {
-	Role auth.Role
-	May  string
-}
-
 // rolesMay says what each role may do beyond the role before it.
 var rolesMay = map[auth.Role]string{
 	auth.RoleMetrics:   "reads /metrics, and nothing else",
@@ -97,11 +92,4 @@ var rolesMay = map[auth.Role]string{
 	auth.RoleEditor:    "creates, changes and deletes jobs; cancels runs; replays dead letters",
 	auth.RoleAdmin:     "administers the keys and secrets of its tenant, and reads the audit log",
 	auth.RoleOperator:  "administers all tenants, and acts for any of them with the header Punctual-Tenant",
-}
-
-func docsRoles() (list []docsRole) {
-	for _, r := range auth.Roles {
-		list = append(list, docsRole{r, rolesMay[r]})
-	}
-	return list
 }

@@ -47,10 +47,10 @@ func TestThePageIsInTheOrderOfUse(t *testing.T) {
 	if want := []string{"create-job", "get-job", "list-jobs"}; !slices.Equal(shown[:3], want) {
 		t.Errorf("the page begins with %v, want %v", shown[:3], want)
 	}
-	listed := slices.Sorted(maps.Keys(roleOf))
+	listed := slices.Sorted(maps.Keys(rolesOf(t)))
 	slices.Sort(shown)
 	if diff := cmp.Diff(listed, shown); diff != "" {
-		t.Errorf("roleOf (-) and the page (+): %s", diff)
+		t.Errorf("the description (-) and the page (+): %s", diff)
 	}
 	for _, link := range regexp.MustCompile(`href="#([^"]+)"`).FindAllStringSubmatch(page, -1) {
 		if !strings.Contains(page, `id="`+link[1]+`"`) {
@@ -131,7 +131,7 @@ func TestEveryOperationHasItsCurl(t *testing.T) {
 			t.Errorf("%s sends another body: %s", id, diff)
 		}
 		want := "Authorization: Bearer the key"
-		if roleOf[id] == auth.RoleNone {
+		if rolesOf(t)[id] == auth.RoleNone {
 			want = "Punctual-Run-Token: the token"
 		}
 		if !slices.Contains(headers, want) {

@@ -1,16 +1,16 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"maps"
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -95,32 +95,29 @@ func showEventName(n events.Name) EventName {
 func eventPath(name string, id uuid.UUID) string { return "/v1/events/" + name + "/" + id.String() }
 
 func (s *server) eventRoutes() {
-	responses := api.Rendered[WouldEmit](s.api, http.StatusOK)
-	responses["200"].Description = "The jobs that a dry run found"
-	maps.Copy(responses, api.Rendered[Emitted](s.api, http.StatusAccepted))
-	api.RegisterBody[EmitInput](s.api, huma.Operation{
-		OperationID: "emit-event", Method: http.MethodPost, Path: "/v1/events/{name}", Tags: []string{tagEvents},
-		Summary: "Emit an event", DefaultStatus: http.StatusAccepted,
+	api.RegisterBody[EmitInput](s.api, api.Operation{
+		ID: "emit-event", Route: "POST /v1/events/{name}", Role: auth.RoleSubmitter, Tag: tagEvents,
+		Summary: "Emit an event", Status: http.StatusAccepted,
+		Responses: orDry[WouldEmit, Emitted](s.api, "The jobs that a dry run found"),
 		Description: "Each job whose schedule names the event, and whose filter the body matches, runs once. A job without " +
 			"a body of its own sends that of the event. A paused job gets a recorded skip. Events have no order. With dry_run, " +
 			"the response is 200 with the jobs that would run, and nothing is written.",
-		Responses: responses,
 	}, api.Optional, s.emitEvent)
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-event-names", Method: http.MethodGet, Path: "/v1/events", Tags: []string{tagEvents},
-		Summary:     "List the names of events",
-		Description: "Those that jobs have subscribed to, and those of events that are kept, in the order of the names.",
-	}, s.listEventNames)
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-events", Method: http.MethodGet, Path: "/v1/events/{name}", Tags: []string{tagEvents},
-		Summary: "List the events of a name", Description: "Newest first. They are kept as long as runs.",
-	}, s.listEvents)
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-event", Method: http.MethodGet, Path: "/v1/events/{name}/{event}", Tags: []string{tagEvents},
+	api.Register(s.api, api.Operation{
+		ID: "get-event", Route: "GET /v1/events/{name}/{event}", Role: auth.RoleViewer, Tag: tagEvents,
 		Summary: "Get an event",
 		Description: "With its body, its runs and how they ended, and how far its fan-out is. limit and cursor page the " +
 			"runs.",
 	}, s.getEvent)
+	api.Register(s.api, api.Operation{
+		ID: "list-events", Route: "GET /v1/events/{name}", Role: auth.RoleViewer, Tag: tagEvents,
+		Summary: "List the events of a name", Description: "Newest first. They are kept as long as runs.",
+	}, s.listEvents)
+	api.Register(s.api, api.Operation{
+		ID: "list-event-names", Route: "GET /v1/events", Role: auth.RoleViewer, Tag: tagEvents,
+		Summary:     "List the names of events",
+		Description: "Those that jobs have subscribed to, and those of events that are kept, in the order of the names.",
+	}, s.listEventNames)
 }
 
 // EmitInput is the body that emits an event.
@@ -184,23 +181,14 @@ func (s *server) listEvents(ctx context.Context, tenant int32, in *listEventsInp
 
 type eventRef struct {
 	EventNameRef
-	Event string `path:"event" doc:"Id of the event." example:"019ada6b-9c80-7b21-8f6e-1d2c3b4a5968"`
+	Event pathID `path:"event" doc:"Id of the event." example:"019ada6b-9c80-7b21-8f6e-1d2c3b4a5968"`
 	Paging
-	id uuid.UUID
 }
 
 // Exists returns ErrNotFound for a malformed name or id.
-func (e *eventRef) Exists() (err error) {
-	if e.id, err = parseID(e.Event); err != nil {
-		return err
-	}
-	return e.EventNameRef.Exists()
-}
+func (e eventRef) Exists() error { return cmp.Or(e.Event.exists(), e.EventNameRef.Exists()) }
 
 func (s *server) getEvent(ctx context.Context, tenant int32, in *eventRef) (*answer[EventDetails], error) {
-	d, next, err := s.Store.Events.Get(ctx, tenant, in.Name, in.id, in.page())
-	for _, r := range d.Runs {
-		pg.UTC(r.FinishedAt)
-	}
+	d, next, err := s.Store.Events.Get(ctx, tenant, in.Name, in.Event.id, in.page())
 	return show(EventDetails{showEvent(d.Event), d.Body, d.Ends, d.Runs, pg.OrNull(next)}, err)
 }

@@ -1,109 +1,165 @@
 package httpapi
 
-import (
-	"encoding/json"
+import "encoding/json"
 
-	"github.com/danielgtaylor/huma/v2"
-
-	"punctual/httpapi/body"
-	"punctual/store/audit"
-	"punctual/store/jobs"
-	"punctual/store/letters"
-	"punctual/store/limits"
-	"punctual/store/secrets"
-	"punctual/store/tenants"
+// Bodies that create jobs.
+var (
+	exampleJobInput = json.RawMessage(`{"name":"daily-invoice-gen","labels":{"team":"billing"},` +
+		`"schedule":{"cron":"0 3 * * *","timezone":"America/Los_Angeles"},` +
+		`"concurrency_policy":"forbid",` +
+		`"target":{"url":"https://billing.internal/invoices","body":{"range":"yesterday"}},` +
+		`"timeout":"10m","retry":{"max_attempts":3},` +
+		`"notify":[{"on":["dead","recovered"],"url":"https://pager.internal/hook"}]}`)
+	exampleWorkflow = json.RawMessage(`{"name":"daily-invoice-gen","labels":{"team":"billing"},` +
+		`"schedule":{"cron":"0 3 * * *","timezone":"America/Los_Angeles"},"retry":{"max_attempts":3},"max_duration":"2h",` +
+		`"steps":[{"name":"collect","target":{"url":"https://billing.internal/collect","body":{"range":"yesterday"}}},` +
+		`{"name":"invoices","depends_on":["collect"],"target":{"url":"https://billing.internal/invoices"},"timeout":"10m"},` +
+		`{"name":"report","depends_on":["invoices"],"when":"ended","target":{"url":"https://mail.internal/send"}}]}`)
+	exampleBatch = json.RawMessage(`{"jobs":[{"name":"reminder-4711","schedule":{"at":"2026-12-01T09:00:00+01:00"},` +
+		`"target":{"url":"https://mail.internal/send"}}],"on_conflict":"skip"}`)
 )
 
-// bodyExamples are the bodies of requests, by operation.
+// bodyExamples are the bodies of operations for which the examples of all fields together do not make a good one.
 var bodyExamples = map[string]json.RawMessage{
-	"create-job": exampleJobInput, "put-job": exampleWorkflow, "patch-job": examplePatch, "create-jobs": exampleBatch,
-	"pause-job": examplePause, "resume-job": exampleResume, "trigger-job": exampleTrigger,
-	"trigger-batch": exampleTriggerBatch, "move-dated-run": json.RawMessage(`{"delay":"2h"}`),
-	"backfill-job": exampleBackfill,
-	"pause-jobs":   examplePauseJobs, "resume-jobs": exampleResumeJobs, "delete-jobs": exampleDeleteJobs,
-	"rerun-run": exampleRerunInput, "heartbeat-run": exampleHeartbeat, "complete-run": exampleCompletion,
-	"approve-run": exampleApproveNote, "reject-run": exampleRejectNote,
-	"decide-approval": json.RawMessage(`{"decision":"reject","note":"wrong day"}`),
-	"fail-run":        exampleFailure, "replay-dead-letters": exampleBulk, "resolve-dead-letters": exampleBulk,
-	"replay-dead-letter": exampleReplayNote, "resolve-dead-letter": exampleResolveNote,
-	"preview-schedule": examplePreview, "test-notify": exampleNotifyTest, "create-api-key": exampleKeyInput,
-	"create-tenant": exampleTenantInput, "patch-tenant": exampleTenantPatch, "patch-own-tenant": exampleTenantNotify,
-	"put-secret": exampleSecretInput, "put-grant": json.RawMessage(`{"role":"shop"}`),
-	"put-limit": json.RawMessage(`{"max_running":1,"max_starts_per_second":5}`),
-	"freeze":    exampleFreeze, "unfreeze": exampleUnfreeze,
-	"reset-breakers": exampleBreakersReset, "emit-event": exampleEmitInput,
+	"create-job": exampleJobInput, "put-job": exampleWorkflow, "create-jobs": exampleBatch,
+	"patch-job":   json.RawMessage(`{"timeout":"15m","labels":{"team":null},"retry":{"max_attempts":5}}`),
+	"trigger-job": json.RawMessage(`{"body":{"range":"2026-11-30"}}`),
+	"trigger-batch": json.RawMessage(`{"items":[` +
+		`{"delay":"1h","key":"order-42","on_conflict":"replace","body":{"order":42}},{"at":"2026-12-01T16:00:00Z"}]}`),
+	"move-dated-run": json.RawMessage(`{"delay":"2h"}`),
+	"pause-jobs": json.RawMessage(`{"filter":{"state":"active","labels":{"team":"billing"}},` +
+		`"until":"2026-12-01T09:00:00Z","note":"the warehouse moves"}`),
+	"resume-jobs": json.RawMessage(`{"filter":{"state":"paused","labels":{"team":"billing"}},"note":"it has moved"}`),
+	"delete-jobs": json.RawMessage(`{"filter":{"name":"reminder-2025-","state":"completed"},"max_per_second":50}`),
+
+	"rerun-run":          json.RawMessage(`{"body":{"range":"2026-11-30"},"same_key":false}`),
+	"heartbeat-run":      json.RawMessage(`{"progress":{"rows":41200}}`),
+	"complete-run":       json.RawMessage(`{"result":{"documents":41877}}`),
+	"approve-run":        json.RawMessage(`{"note":"the numbers are right"}`),
+	"reject-run":         json.RawMessage(`{"note":"wrong day"}`),
+	"replay-dead-letter": json.RawMessage(`{"note":"the invoice service is back"}`),
+	"emit-event":         json.RawMessage(`{"body":{"invoice":17,"country":"DE","paid":true}}`),
+	"preview-schedule": json.RawMessage(`{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},` +
+		`"from":"2026-03-28T00:00:00Z","n":2}`),
+
+	"create-api-key": json.RawMessage(`{"name":"ci","role":"editor","expires_in":"720h"}`),
+	"patch-tenant":   json.RawMessage(`{"weight":2,"max_jobs":null}`),
+	"put-secret":     json.RawMessage(`{"value":"s3cr3t","description":"of the billing team"}`),
+	"patch-own-tenant": json.RawMessage(`{"notify":[{"on":["failing","dead","stale","recovered"],"format":"slack",` +
+		`"url":"https://hooks.slack.com/services/T000/B000/XXXX"}]}`),
+	"test-notify": json.RawMessage(`{"entry":{"on":["failing","recovered"],"format":"slack",` +
+		`"url":"https://hooks.slack.com/services/T000/B000/XXXX"}}`),
 }
 
-// answerExamples are the answers of operations that succeed. Where statuses have different answers, their names have
-// the status.
-var answerExamples = map[string]any{
-	"put-job": exampleWithSteps, "patch-job": exampleJob, "get-job": exampleJob, "pause-job": examplePausedJob,
-	"resume-job": exampleJob, "list-jobs": List[ListedJob]{Data: []ListedJob{{Job: exampleJob, Recent: exampleRecent}}},
-	"get-run": exampleWholeRun(), "complete-run": exampleCompletedRun, "fail-run": exampleRetryingRun(),
-	"approve-run": exampleApproved(), "reject-run": exampleRejected(),
-	"get-approval": exampleApproval, "decide-approval": exampleDecided(),
-	"heartbeat-run": exampleBeat, "get-run-progress": exampleProgress,
-	"get-step-result": StepResult{Result: json.RawMessage(`{"documents":41877}`)},
-	"list-runs":       exampleRuns, "list-job-runs": exampleRuns,
-	"list-run-changes":  exampleRunChanges(),
-	"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolvedLetter(),
-	"list-dead-letter-groups": exampleGroups,
-	"list-operations":         List[letters.Operation]{Data: []letters.Operation{exampleOperation}},
-	"get-operation":           exampleReadOperation(), "cancel-operation": exampleEndedOperation(),
-	"list-secrets": List[secrets.Secret]{Data: []secrets.Secret{exampleSecret}},
-	"get-secret":   exampleSecret, "put-secret": exampleSecret,
-	"list-limits": LimitList{Data: []limits.Limit{exampleLimit}}, "get-limit": exampleLimit, "put-limit": exampleLimit,
-	"list-signing-secrets":  SigningSecretList{Data: []secrets.SigningSecret{exampleSigningSecret}},
-	"create-signing-secret": exampleNewSigningSecret,
-	"preview-schedule":      examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleSkippedSlot(),
-	"get-forecast":   exampleForecast,
-	"emit-event 200": WouldEmit{Runs: []string{"book-payment"}, Paused: []string{}, Made: 1, Unmatched: 2},
-	"emit-event":     exampleEmitted, "get-event": exampleEventDetails(),
-	"list-events":      List[Event]{Data: []Event{exampleEvent()}},
-	"list-event-names": List[EventName]{Data: []EventName{exampleEventName}},
-	"create-api-key":   exampleNewKey, "list-api-keys": exampleKeys, "get-api-key": exampleKey,
-	"create-tenant": exampleTenant, "list-tenants": exampleTenants,
-	"list-grants": List[tenants.Grant]{Data: []tenants.Grant{exampleGrant}}, "put-grant": exampleGrant,
-	"get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "get-caller": exampleCaller,
-	"patch-tenant": exampleTenant, "patch-own-tenant": exampleTenant, "test-notify": exampleTested,
-	"list-notices": exampleNotices, "get-notice": exampleNotice, "list-audit-log": exampleAudit,
-	"list-job-changes": List[audit.JobChange]{Data: []audit.JobChange{exampleJobChange}},
-	"list-versions":    List[jobs.Version]{Data: []jobs.Version{exampleVersion.Version}},
-	"get-version":      exampleVersion, "restore-version": exampleJob,
-	"get-overview": exampleOverview, "get-job-stats": exampleStats, "list-usage": exampleUsage,
-	"list-queues": exampleQueues, "list-replicas": exampleReplicas,
-	"freeze": exampleFrozen, "unfreeze": FreezeState{}, "get-freeze": exampleFrozen,
-	"list-breakers": exampleBreakers, "reset-breakers": BreakersReset{Matched: 3},
-	"create-job": exampleJob, "create-jobs": exampleBatchAnswer, "trigger-job": examplePendingRun,
-	"trigger-batch":   TriggerBatchAnswer{Data: []Dated{exampleDated}},
-	"list-dated-runs": List[DatedRun]{Data: []DatedRun{exampleDatedRun}}, "get-dated-run": exampleDatedRun,
-	"move-dated-run": Dated{Key: "order-42", Run: exampleDatedID, DueAt: exampleDated.DueAt, Replaced: true},
-	"cancel-run":     exampleCancelledRun(), "rerun-run 200": exampleRerunPlan, "rerun-run": exampleManualRerun(),
-	"replay-dead-letter":      exampleReplayingRun(),
-	"replay-dead-letters 200": Matched{Matched: 1204}, "replay-dead-letters": exampleOperation,
-	"resolve-dead-letters 200": Matched{Matched: 1204}, "resolve-dead-letters": exampleOperation,
-	"backfill-job 200": exampleCounted, "backfill-job": exampleRunningBackfill(),
-	"pause-jobs 200": Matched{Matched: 500}, "pause-jobs": exampleJobsOperation(jobs.PauseMany),
-	"resume-jobs 200": Matched{Matched: 500}, "resume-jobs": exampleJobsOperation(jobs.ResumeMany),
-	"delete-jobs 200": Matched{Matched: 500}, "delete-jobs": exampleJobsOperation(jobs.DeleteMany),
+// shownAs names the form that examples show of an answer with several forms, by schema.
+var shownAs = map[string]string{"ListedRun": "Run", "Triggered": "Run"}
+
+// Parts of the examples below.
+const (
+	exampleChange = `{"resource_id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11","job_id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11",
+		"before":{"version":7,"state":"active"},"after":{"version":8,"state":"paused","note":"the warehouse moves"}}`
+	exampleNamed   = `{"jobs":["019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"]}`
+	examplePending = `{"id":"019ada4e-9c3b-7d52-a1c8-5be0f7d96a34","trigger":"manual","status":"pending","attempt":0,
+		"due_at":"2026-12-01T15:20:11.803Z","created_at":"2026-12-01T15:20:11.803Z","claimed_at":null,"started_at":null,
+		"finished_at":null,"http_status":null,"replica":null}`
+	exampleStep = `{"id":"019ad964-3b80-8f20-b2c4-0a9d6e5f1b73","job":"nightly-etl","step":"approve","trigger":"step",
+		"workflow_run":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968","http_status":null}`
+	exampleOfJobs = `{"matched":500,"done":200,"max_per_second":null,"note":"the warehouse moves",
+		"request":{"labels":{"team":"billing"},"reason":null,"label":null,"latest_per_job":null}}`
+	exampleFrozen = `{"tenant":{"scope":"tenant","since":"2026-12-01T11:00:00.204Z","note":"the warehouse moves",
+		"by":"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)","reason":"asked"}}`
+)
+
+// typical says how examples differ from what the tags of their fields say, as a merge patch, by schema.
+var typical = map[string]string{
+	"Run": `{"id":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968","due_at":"2026-12-01T11:00:00.421Z","triggered_by":null,
+		"created_at":"2026-12-01T11:00:00.423Z","claimed_at":"2026-12-01T11:00:00.423Z",
+		"started_at":"2026-12-01T11:00:00.425Z","finished_at":"2026-12-01T11:00:02.044Z",
+		"replica":"4f0c7d4e-51a2-4c0e-9b0e-6f1f3f7c2a10"}`,
+	"Operation": `{"failed":0,"note":"the invoice service was down","created_at":"2026-12-01T15:22:56.196Z",
+		"request":{"reason":"http_5xx","label":{"team":"billing"},"latest_per_job":true}}`,
+	"DeadLetter":      `{"died_at":"2026-12-01T11:03:02.774Z","error":"the target answered 503: try again later"}`,
+	"DeadLetterGroup": `{"oldest_slot":"2026-11-30T11:00:00Z","error":"the target answered 503: try again later"}`,
+	"RerunPlan":       `{"refused":[]}`,
+	"EventName":       `{"last_id":"019ada6b-9c80-7b21-8f6e-1d2c3b4a5968","last_at":"2026-12-01T15:20:11.803Z"}`,
+	"FanOut":          `{"ended_at":"2026-12-01T11:00:00.038Z"}`,
+	"JobChange":       exampleChange,
+	"AuditEntry":      exampleChange,
+	"Version":         `{"restored_version":null}`,
+	"WholeVersion": `{"restored_version":null,"definition":{"name":"daily-invoice-gen","schedule":{"cron":"0 3 * * *"},
+		"target":{"url":"https://billing.internal/invoices"}},
+		"differences":[{"field":"schedule.cron","before":"0 4 * * *","after":"0 3 * * *"}]}`,
+	"UpcomingSlot": `{"scheduled_for":"2026-10-25T02:00:00Z","next_run_at":"2026-10-25T02:00:00.421Z"}`,
+	"Forecast": `{"to":"2026-12-01T13:00:00Z","jobs":60113,"total":60400,"slots":[60112,288],"starts":[60112,288],
+		"spread":[{"jitter":null,"at":"2026-12-01T11:00:00Z","starts":60112}]}`,
+	"LinkedStep": `{"since":"2026-12-01T02:04:10.044Z","until":"2026-12-02T02:04:10.051Z"}`,
+	"Progress":   `{"progress":{"rows":41200},"recorded_at":"2026-12-01T11:04:12.004Z"}`,
+	"StepResult": `{"result":{"documents":41877}}`,
+	"JobStats": `{"from":"2026-11-30T11:00:00Z","runs":25,"succeeded":24,"dead":1,"skipped":0,"unended":0,
+		"success_rate":0.96,"duration":{"runs":25},"lateness":{"runs":24,"p50_s":0.002,"p95_s":0.011,"max_s":0.024}}`,
+	"Usage":           `{"job_id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"}`,
+	"Queue":           `{"oldest_due":"2026-12-01T11:00:00Z","waits_for":null}`,
+	"Replica":         `{"queues":{"default":500,"critical":100}}`,
+	"Notice":          exampleNamed,
+	"Detail":          exampleNamed,
+	"NamedJob":        `{"id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"}`,
+	"Notices":         `{"waiting":[]}`,
+	"Key":             `{"expires_at":"2026-12-31T11:00:00Z"}`,
+	"NewKey":          `{"expires_at":"2026-12-31T11:00:00Z"}`,
+	"Tenant":          `{"notify":[]}`,
+	"TenantWithUsage": `{"notify":[]}`,
 }
 
-// showExamples adds the examples to a description.
-func showExamples(api *huma.OpenAPI) {
-	for op := range operations(api) {
-		if op.RequestBody != nil {
-			for _, content := range op.RequestBody.Content {
-				content.Example = bodyExamples[op.OperationID]
-			}
-		}
-		for status, response := range op.Responses {
-			example := answerExamples[op.OperationID+" "+status]
-			if example == nil {
-				example = answerExamples[op.OperationID]
-			}
-			if status[0] == '2' && example != nil {
-				response.Content[body.MediaJSON].Example = example
-			}
-		}
-	}
+// answersDiffer says how answers differ from the typical example, as merge patches, by operation and status.
+var answersDiffer = map[string][]string{
+	"get-run 200": {`{"attempt":2,"result":{"invoices":412},"trace_id":"759100246881db92279b68d271a307bc",
+		"attempts":[{"number":1,"started_at":"2026-12-01T11:00:00.425Z","finished_at":"2026-12-01T11:00:00.508Z",
+			"outcome":"failed","reason":"http_5xx","http_status":503,"error":"the target answered 503: try again later",
+			"response":"try again later","headers":{"content-type":"text/plain","retry-after":"1"}},
+			{"number":2,"started_at":"2026-12-01T11:00:01.731Z","finished_at":"2026-12-01T11:00:02.044Z",
+			"outcome":"succeeded","http_status":200}],
+		"request":{"method":"POST","url":"https://billing.internal/invoices","body":{"range":"yesterday"},
+			"headers":{"Authorization":"***","Content-Type":"application/json","Punctual-Attempt":"2",
+			"Punctual-Job":"daily-invoice-gen","Punctual-Run":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968",
+			"Punctual-Scheduled-For":"2026-12-01T11:00:00Z","Punctual-Trigger":"schedule",
+			"Webhook-Id":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968","Webhook-Signature":"***"}}}`},
+	"complete-run 200": {`{"result":{"documents":41877}}`},
+	"fail-run 200": {`{"status":"retrying","reason":"failed","error":"the ledger is locked","http_status":null,
+		"finished_at":null,"next_attempt_at":"2026-12-01T11:00:32.551Z"}`},
+	"approve-run 200": {exampleStep, `{"result":{"decision":"approved","note":"the numbers are right",
+		"by":"key deploy (019a3c5e-0000-7c3e-9a44-0c6d5f0e8b11)","at":"2026-12-01T11:00:02.044Z"}}`},
+	"reject-run 200": {exampleStep, `{"status":"dead","reason":"rejected",
+		"error":"rejected by key deploy (019a3c5e-0000-7c3e-9a44-0c6d5f0e8b11) at 2026-12-01T11:00:02Z: wrong day"}`},
+	"decide-approval 200": {`{"status":"succeeded","until":null,
+		"decision":"approved by the link sent to Slack hooks.slack.com at 2026-12-01T08:20:11Z: looks good"}`},
+	"trigger-job 202": {examplePending},
+	"rerun-run 202":   {examplePending, `{"rerun_of":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"}`},
+	"replay-dead-letter 202": {
+		examplePending, `{"trigger":"replay","replay_of":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"}`,
+	},
+	"cancel-run 202": {
+		examplePending, `{"status":"cancelled","reason":"cancelled_by_user","finished_at":"2026-12-01T15:20:31.114Z"}`,
+	},
+	"move-dated-run 200":       {`{"created":false,"replaced":true}`},
+	"resolve-dead-letter 200":  {`{"resolved_at":"2026-12-01T15:20:11.803Z","note":"sent manually"}`},
+	"resolve-dead-letters 202": {`{"kind":"resolve"}`},
+	"pause-jobs 202":           {exampleOfJobs, `{"kind":"pause"}`},
+	"resume-jobs 202":          {exampleOfJobs, `{"kind":"resume"}`},
+	"delete-jobs 202":          {exampleOfJobs, `{"kind":"delete"}`},
+	"backfill-job 202": {exampleOfJobs, `{"kind":"backfill","job_id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11","matched":31,
+		"done":4,"note":"invoices of November with the new template",
+		"request":{"labels":null,"from":"2026-11-01T07:00:00Z","to":"2026-12-01T08:00:00Z"}}`},
+	"get-operation 200":    {`{"outcomes":{"runs":350,"succeeded":290,"dead":48,"unended":12,"success_rate":0.858}}`},
+	"cancel-operation 200": {`{"state":"cancelled","finished_at":"2026-12-01T15:23:31.02Z"}`},
+	"get-event 200":        {`{"body":{"invoice":17,"country":"DE","paid":true}}`},
+	"explain-job 200": {`{"slot":"2026-12-01T11:00:00Z","previous_slot":"2026-11-30T11:00:00Z",
+		"next_slot":"2026-12-02T11:00:00Z","outcome":"skipped","explanation":"The slot was skipped because it passed while ` +
+		`the job was paused from 2026-11-28T18:00:00.5Z to 2026-12-01T12:00:00.2Z (the warehouse moves).",
+		"pause":{"since":"2026-11-28T18:00:00.5Z","ended":"2026-12-01T12:00:00.2Z","note":"the warehouse moves"}}`},
+	"preview-schedule 200": {`{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},"words":"daily 02:30",
+		"warnings":[],"slots":[{"scheduled_for":"2026-03-28T01:30:00Z","local":"2026-03-28T02:30:00+01:00"},
+		{"scheduled_for":"2026-03-29T01:30:00Z","local":"2026-03-29T03:30:00+02:00",
+		"note":"02:30 does not exist on this day; moved to 03:30"}]}`},
+	"freeze 200":     {exampleFrozen},
+	"get-freeze 200": {exampleFrozen},
 }

@@ -2,21 +2,19 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
 	"punctual/store/history"
 )
 
 func (s *server) explainRoutes() {
-	api.Register(s.api, huma.Operation{
-		OperationID: "explain-job", Method: http.MethodGet, Path: "/v1/jobs/{job}/explain", Tags: []string{tagSchedules},
+	api.Register(s.api, api.Operation{
+		ID: "explain-job", Route: "GET /v1/jobs/{job}/explain", Role: auth.RoleViewer, Tag: tagSchedules,
 		Summary:     "Explain what happened at an instant",
 		Description: "Says whether the job ran then, and if not, why not. By id, this also works for a deleted job.",
 	}, s.explain)

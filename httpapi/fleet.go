@@ -15,31 +15,31 @@ import (
 )
 
 func (s *server) fleetRoutes() {
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-queues", Method: http.MethodGet, Path: "/v1/queues", Tags: []string{tagFleet},
-		Summary: "List queues", Errors: []int{422},
+	api.Register(s.api, api.Operation{
+		ID: "list-queues", Route: "GET /v1/queues", Role: auth.RoleViewer, Tag: tagFleet, Summary: "List queues",
+		Errors: []int{422},
 		Description: "Every queue: how much work is due in it, how much is being sent, and since when the oldest has been " +
 			"due. The counts cover the caller's tenant and stop at 10,000.",
 	}, s.listQueues)
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-replicas", Method: http.MethodGet, Path: "/v1/replicas", Tags: []string{tagFleet},
-		Summary: "List replicas", Errors: []int{422},
+	api.Register(s.api, api.Operation{
+		ID: "list-replicas", Route: "GET /v1/replicas", Role: auth.RoleOperator, Tag: tagFleet, Summary: "List replicas",
+		Errors: []int{422},
 		Description: "Every process, the oldest first. A process that vanished is listed until another process notices, " +
 			"which takes about ten seconds.",
 	}, s.listReplicas)
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-breakers", Method: http.MethodGet, Path: "/v1/breakers", Tags: []string{tagFleet},
-		Summary: "List breakers", Errors: []int{422},
+	api.Register(s.api, api.Operation{
+		ID: "list-breakers", Route: "GET /v1/breakers", Role: auth.RoleViewer, Tag: tagFleet, Summary: "List breakers",
+		Errors: []int{422},
 		Description: "Lists hosts that cannot be reached, and hosts and paths whose requests time out, with the number of " +
 			"runs that wait for each. Empty: no run waits for its host.",
 	}, s.listBreakers)
-	api.Register(s.api, huma.Operation{
-		OperationID: "reset-breakers", Method: http.MethodPost, Path: "/v1/breakers/reset", Tags: []string{tagFleet},
-		Summary: "Reset breakers", DefaultStatus: http.StatusAccepted,
+	api.Register(s.api, api.Operation{
+		ID: "reset-breakers", Route: "POST /v1/breakers/reset", Role: auth.RoleEditor, Tag: tagFleet,
+		Summary: "Reset breakers", Status: http.StatusAccepted,
+		RequestBody: &huma.RequestBody{Content: map[string]*huma.MediaType{body.MediaJSON: {}}},
 		Description: "Within two seconds, every replica forgets that the host could not be reached or hung, and the runs " +
 			"that wait for it are sent. If the host is still down, they soon wait again, for as long as they could have " +
 			"waited before.",
-		RequestBody: &huma.RequestBody{Content: map[string]*huma.MediaType{body.MediaJSON: {}}},
 	}, s.resetBreakers)
 }
 

@@ -2,13 +2,12 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
@@ -55,8 +54,8 @@ type Spread struct {
 }
 
 func (s *server) forecastRoutes() {
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-forecast", Method: http.MethodGet, Path: "/v1/forecast", Tags: []string{tagSchedules},
+	api.Register(s.api, api.Operation{
+		ID: "get-forecast", Route: "GET /v1/forecast", Role: auth.RoleViewer, Tag: tagSchedules,
 		Summary: "Forecast the load", Errors: []int{503},
 		Description: "How many slots are to come, step by step, which steps are the busiest, which jobs make them so, and " +
 			"what more jitter would do. It counts the slots of all active jobs that are still to be claimed, one-shots " +

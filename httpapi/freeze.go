@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
@@ -19,25 +17,24 @@ import (
 )
 
 func (s *server) freezeRoutes() {
-	api.RegisterBody[FreezeInput](s.api, huma.Operation{
-		OperationID: "freeze", Method: http.MethodPost, Path: "/v1/freeze", Tags: []string{tagFleet},
+	api.Register(s.api, api.Operation{
+		ID: "get-freeze", Route: "GET /v1/freeze", Role: auth.RoleViewer, Tag: tagFleet, Summary: "Get what is frozen",
+		Description: "Says whether the deployment or the caller's tenant is frozen, and how many runs are in flight.",
+	}, s.getFreeze)
+	api.RegisterBody[FreezeInput](s.api, api.Operation{
+		ID: "freeze", Route: "POST /v1/freeze", Role: auth.RoleAdmin, Tag: tagFleet,
 		Summary: "Freeze the deployment or a tenant",
 		Description: "From the response on, no replica claims anything: no slots, retries, triggers, replays or notices. " +
 			"Runs in flight continue, and the response counts them. Jobs can still be written and triggered. Only operators " +
 			"freeze the deployment. A deployment or tenant that is frozen already stays as it is.",
-	}, api.Required, s.freeze)
-	api.RegisterBody[FreezeInput](s.api, huma.Operation{
-		OperationID: "unfreeze", Method: http.MethodPost, Path: "/v1/unfreeze", Tags: []string{tagFleet},
+	}, api.Required, s.setFreeze((*freeze.Switch).Freeze))
+	api.RegisterBody[FreezeInput](s.api, api.Operation{
+		ID: "unfreeze", Route: "POST /v1/unfreeze", Role: auth.RoleAdmin, Tag: tagFleet,
 		Summary: "Unfreeze the deployment or a tenant",
 		Description: "Replicas claim again within three seconds. Slots that passed during the freeze are late or missed, " +
 			"by the policy of each job, as after an outage. Only operators unfreeze the deployment. That also makes this " +
 			"database the one that runs are dispatched from. A tenant stays frozen while the deployment is frozen.",
-	}, api.Required, s.unfreeze)
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-freeze", Method: http.MethodGet, Path: "/v1/freeze", Tags: []string{tagFleet},
-		Summary:     "Get what is frozen",
-		Description: "Says whether the deployment or the caller's tenant is frozen, and how many runs are in flight.",
-	}, s.getFreeze)
+	}, api.Required, s.setFreeze((*freeze.Switch).Unfreeze))
 }
 
 // FreezeScope says what a freeze or a forecast covers: the deployment or one tenant.
@@ -86,38 +83,30 @@ type FreezeState struct {
 	InFlight   int     `json:"in_flight" maximum:"10000" doc:"Runs in flight: those of the tenant, or with the scope deployment, those of all tenants. 10000: 10,000 or more." example:"12"`
 }
 
-type freezeInput struct{ Request body.Body[FreezeInput] }
-
 type getFreezeInput struct {
 	Scope FreezeScope `query:"scope" enum:"deployment,tenant" default:"tenant" doc:"Which runs in flight are counted. deployment: those of all tenants, which needs an operator. tenant: those of the tenant." example:"tenant"`
 }
 
-func (s *server) freeze(ctx context.Context, tenant int32, in *freezeInput) (*answer[FreezeState], error) {
-	return s.setFreeze(ctx, tenant, in, s.Store.Freezes.Freeze)
-}
-
-func (s *server) unfreeze(ctx context.Context, tenant int32, in *freezeInput) (*answer[FreezeState], error) {
-	return s.setFreeze(ctx, tenant, in, s.Store.Freezes.Unfreeze)
-}
-
+// setFreeze freezes or unfreezes.
 func (s *server) setFreeze(
-	ctx context.Context, tenant int32, in *freezeInput,
-	set func(context.Context, int32, string) (freeze.State, error),
-) (*answer[FreezeState], error) {
-	asked := in.Request.Value
-	if err := in.Request.Check(asked.validate()...); err != nil {
-		return nil, err
+	set func(*freeze.Switch, context.Context, int32, string) (freeze.State, error),
+) func(context.Context, int32, *body.Body[FreezeInput]) (*answer[FreezeState], error) {
+	return func(ctx context.Context, tenant int32, in *body.Body[FreezeInput]) (*answer[FreezeState], error) {
+		asked := in.Value
+		if err := in.Check(asked.validate()...); err != nil {
+			return nil, err
+		}
+		scope, err := asked.Scope.of(ctx, tenant)
+		if err != nil {
+			return nil, err
+		}
+		_, err = set(s.Store.Freezes, ctx, scope, asked.Note)
+		s.freezes.forget()
+		if err != nil {
+			return nil, err
+		}
+		return s.freezeState(ctx, tenant, scope)
 	}
-	scope, err := asked.Scope.of(ctx, tenant)
-	if err != nil {
-		return nil, err
-	}
-	_, err = set(ctx, scope, asked.Note)
-	s.freezes.forget()
-	if err != nil {
-		return nil, err
-	}
-	return s.freezeState(ctx, tenant, scope)
 }
 
 func (s *server) getFreeze(ctx context.Context, tenant int32, in *getFreezeInput) (*answer[FreezeState], error) {

@@ -2,11 +2,9 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/store"
@@ -16,24 +14,22 @@ import (
 
 func (s *server) grantRoutes() {
 	const list, one = "/v1/tenants/{tenant}/grants", "/v1/tenants/{tenant}/grants/{schema}"
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-grants", Method: http.MethodGet, Path: list, Tags: []string{tagTenants},
-		Summary: "List the grants of a tenant", Description: "By schema, in byte order.",
-	}, s.listGrants)
-	api.RegisterBody[GrantInput](s.api, huma.Operation{
-		OperationID: "put-grant", Method: http.MethodPut, Path: one, Tags: []string{tagTenants},
-		Summary: "Grant runs in SQL to a role of the database",
+	api.RegisterBody[GrantInput](s.api, api.Operation{
+		ID: "put-grant", Route: "PUT " + one, Role: auth.RoleOperator, Tag: tagTenants,
+		Summary: "Grant runs in SQL to a role of the database", Errors: []int{409},
 		Description: "Makes a schema with functions by which the role makes runs of the tenant's jobs in its own " +
 			"transactions. If the grant exists, its functions are made anew. The response is 409 if the schema is another " +
 			"grant's or holds anything else, and if Punctual's own role may make no schema.",
-		Errors: []int{409},
 	}, api.Required, s.putGrant)
-	api.Register(s.api, huma.Operation{
-		OperationID: "delete-grant", Method: http.MethodDelete, Path: one, Tags: []string{tagTenants},
-		Summary: "Take a grant back",
+	api.Register(s.api, api.Operation{
+		ID: "list-grants", Route: "GET " + list, Role: auth.RoleOperator, Tag: tagTenants,
+		Summary: "List the grants of a tenant", Description: "By schema, in byte order.",
+	}, s.listGrants)
+	api.Register(s.api, api.Operation{
+		ID: "delete-grant", Route: "DELETE " + one, Role: auth.RoleOperator, Tag: tagTenants, Summary: "Take a grant back",
+		Errors: []int{409},
 		Description: "Drops its schema. The runs that the role has made stay. The response is 409 if the schema holds " +
 			"anything else, or anything depends on its functions.",
-		Errors: []int{409},
 	}, s.deleteGrant)
 }
 

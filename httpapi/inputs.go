@@ -82,12 +82,8 @@ func (b BatchInput) validate() []problem.FieldError {
 	if len(b.Jobs) == 0 {
 		errors = append(errors, problem.At("body.jobs", "must hold 1 to 1000 jobs"))
 	}
-	switch b.OnConflict {
-	case "", jobs.ConflictError, jobs.ConflictReplace, jobs.ConflictSkip:
-	default:
-		known := []jobs.OnConflict{jobs.ConflictError, jobs.ConflictReplace, jobs.ConflictSkip}
-		errors = append(errors, problem.At("body.on_conflict", api.NotOneOf(string(b.OnConflict), known)))
-	}
+	errors = append(errors,
+		oneOf("body.on_conflict", b.OnConflict, jobs.ConflictError, jobs.ConflictReplace, jobs.ConflictSkip)...)
 	first := make(map[string]int, len(b.Jobs))
 	for i, job := range b.Jobs {
 		at := fmt.Sprintf("body.jobs[%d]", i)
@@ -143,6 +139,14 @@ func soughtLabels(at string, labels map[string]string) (errors []problem.FieldEr
 		errors = append(errors, noNUL(at, name+value)...)
 	}
 	return errors
+}
+
+// oneOf returns what is wrong with a word, if there is one.
+func oneOf[T ~string](at string, word T, known ...T) []problem.FieldError {
+	if word == "" || slices.Contains(known, word) {
+		return nil
+	}
+	return []problem.FieldError{problem.At(at, api.NotOneOf(string(word), known))}
 }
 
 // upTo returns what is wrong with a number that must be 1 to most, if there is one.

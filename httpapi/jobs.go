@@ -48,34 +48,21 @@ func answerWith(version int32, job Job) (*jobAnswer, error) {
 func jobPath(id uuid.UUID) string { return "/v1/jobs/" + id.String() }
 
 func (s *server) jobRoutes() {
-	api.RegisterBody[JobInput](s.api, huma.Operation{
-		OperationID: "create-job", Method: http.MethodPost, Path: "/v1/jobs", Tags: []string{tagJobs},
-		Summary: "Create a job", DefaultStatus: http.StatusCreated,
+	api.RegisterBody[JobInput](s.api, api.Operation{
+		ID: "create-job", Route: "POST /v1/jobs", Role: auth.RoleSubmitter, Tag: tagJobs, Summary: "Create a job",
+		Status: http.StatusCreated, Errors: []int{409}, Responses: api.Rendered[Job](s.api, http.StatusCreated),
 		Description: "A name, a schedule and a target's URL make a complete job; everything else has a default. All errors " +
 			"in the body are reported at once. A submitter creates one-shots only (at, delay).",
-		Responses: api.Rendered[Job](s.api, http.StatusCreated),
-		Errors:    []int{409},
 	}, api.Required, s.createJob)
-
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-jobs", Method: http.MethodGet, Path: "/v1/jobs", Tags: []string{tagJobs},
-		Summary:     "List jobs",
+	api.Register(s.api, api.Operation{
+		ID: "get-job", Route: "GET /v1/jobs/{job}", Role: auth.RoleViewer, Tag: tagJobs, Summary: "Get a job",
+		Responses:   map[string]*huma.Response{"304": {Description: "The response has an ETag that If-None-Match names"}},
+		Description: "With its last run and its next slot.",
+	}, s.getJob)
+	api.Register(s.api, api.Operation{
+		ID: "list-jobs", Route: "GET /v1/jobs", Role: auth.RoleViewer, Tag: tagJobs, Summary: "List jobs",
 		Description: "Newest first. All filters must match. A page of large definitions ends before `limit`, after 4 MiB.",
 	}, s.listJobs)
-
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-job", Method: http.MethodGet, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
-		Summary: "Get a job", Description: "With its last run and its next slot.",
-		Responses: map[string]*huma.Response{"304": {Description: "The response has an ETag that If-None-Match names"}},
-	}, s.getJob)
-
-	api.Register(s.api, huma.Operation{
-		OperationID: "delete-job", Method: http.MethodDelete, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
-		Summary: "Delete a job",
-		Description: "Stops future slots and cancels pending runs; the history stays. If runs of other jobs trigger it, " +
-			"the response is 409, unless force is set.",
-		Errors: []int{409, 412},
-	}, s.deleteJob)
 }
 
 type createJobInput struct {

@@ -4,31 +4,18 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/store"
 	"punctual/store/runs"
 )
 
 func (s *server) jobActionRoutes() {
-	api.RegisterBody[PauseInput](s.api, huma.Operation{
-		OperationID: "pause-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/pause", Tags: []string{tagJobs},
-		Summary: "Pause a job",
-		Description: "Slots that pass during the pause become one recorded skip. A one-shot that is due during the pause " +
-			"fires on resume. Runs in flight continue, and the job can be triggered.",
-		Errors: []int{409},
-	}, api.Optional, s.pauseJob)
-
-	api.RegisterBody[ResumeInput](s.api, huma.Operation{
-		OperationID: "resume-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/resume", Tags: []string{tagJobs},
-		Summary: "Resume a job", Errors: []int{409},
-	}, api.Optional, s.resumeJob)
-
-	api.RegisterBody[TriggerInput](s.api, huma.Operation{
-		OperationID: "trigger-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/trigger", Tags: []string{tagJobs},
-		Summary: "Trigger a job now or later", DefaultStatus: http.StatusAccepted,
+	api.RegisterBody[TriggerInput](s.api, api.Operation{
+		ID: "trigger-job", Route: "POST /v1/jobs/{job}/trigger", Role: auth.RoleSubmitter, Tag: tagJobs,
+		Summary: "Trigger a job now or later", Status: http.StatusAccepted, Errors: []int{409},
+		Responses: api.Rendered[Triggered](s.api, http.StatusAccepted),
 		Description: "With only body and headers, or with nothing, it creates a run now, and the response has the fields " +
 			"of a Run. With any other field, it writes a dated run, which is pending until it is claimed at its instant, and the " +
 			"response has the fields key, run, due_at, created and replaced. A dated run uses the job's definition at its " +
@@ -37,9 +24,23 @@ func (s *server) jobActionRoutes() {
 			"replace, the run cancels the active run; under wait, it waits for the active run. The response is 409 and names " +
 			"the run that is in the way: under forbid, if a run is active; under wait, if another run already waits. If such " +
 			"a run begins after the response, the new run ends as skipped, with the reason overlap.",
-		Responses: api.Rendered[Triggered](s.api, http.StatusAccepted),
-		Errors:    []int{409},
 	}, api.Optional, s.triggerJob)
+	api.RegisterBody[PauseInput](s.api, api.Operation{
+		ID: "pause-job", Route: "POST /v1/jobs/{job}/pause", Role: auth.RoleEditor, Tag: tagJobs, Summary: "Pause a job",
+		Errors: []int{409},
+		Description: "Slots that pass during the pause become one recorded skip. A one-shot that is due during the pause " +
+			"fires on resume. Runs in flight continue, and the job can be triggered.",
+	}, api.Optional, s.pauseJob)
+	api.RegisterBody[ResumeInput](s.api, api.Operation{
+		ID: "resume-job", Route: "POST /v1/jobs/{job}/resume", Role: auth.RoleEditor, Tag: tagJobs, Summary: "Resume a job",
+		Errors: []int{409},
+	}, api.Optional, s.resumeJob)
+	api.Register(s.api, api.Operation{
+		ID: "delete-job", Route: "DELETE /v1/jobs/{job}", Role: auth.RoleEditor, Tag: tagJobs, Summary: "Delete a job",
+		Errors: []int{409, 412},
+		Description: "Stops future slots and cancels pending runs; the history stays. If runs of other jobs trigger it, " +
+			"the response is 409, unless force is set.",
+	}, s.deleteJob)
 }
 
 type pauseJobInput struct {

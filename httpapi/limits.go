@@ -2,11 +2,10 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
+	"slices"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -14,30 +13,25 @@ import (
 )
 
 func (s *server) limitRoutes() {
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-limits", Method: http.MethodGet, Path: "/v1/limits", Tags: []string{tagFleet},
-		Summary: "List limits", Description: "All limits of the tenant, by name, with the runs that hold them.",
-	}, s.listLimits)
-
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-limit", Method: http.MethodGet, Path: "/v1/limits/{limit}", Tags: []string{tagFleet},
-		Summary: "Get a limit", Description: "Its bounds, the runs that hold it, and the number of runs that wait.",
-	}, s.getLimit)
-
-	api.RegisterBody[LimitInput](s.api, huma.Operation{
-		OperationID: "put-limit", Method: http.MethodPut, Path: "/v1/limits/{limit}", Tags: []string{tagFleet},
-		Summary: "Create or change a limit",
+	api.RegisterBody[LimitInput](s.api, api.Operation{
+		ID: "put-limit", Route: "PUT /v1/limits/{limit}", Role: auth.RoleEditor, Tag: tagFleet,
+		Summary: "Create or change a limit", Errors: []int{409},
 		Description: "Jobs name it in limits and share it, on all replicas. At least one of the two bounds is needed. " +
 			"If it is raised, waiting runs start at once; if it is lowered, the runs that hold it end first. A tenant may have " +
 			"1,000.",
-		Errors: []int{409},
 	}, api.Required, s.putLimit)
-
-	api.Register(s.api, huma.Operation{
-		OperationID: "delete-limit", Method: http.MethodDelete, Path: "/v1/limits/{limit}", Tags: []string{tagFleet},
-		Summary:     "Delete a limit",
+	api.Register(s.api, api.Operation{
+		ID: "list-limits", Route: "GET /v1/limits", Role: auth.RoleViewer, Tag: tagFleet, Summary: "List limits",
+		Description: "All limits of the tenant, by name, with the runs that hold them.",
+	}, s.listLimits)
+	api.Register(s.api, api.Operation{
+		ID: "get-limit", Route: "GET /v1/limits/{limit}", Role: auth.RoleViewer, Tag: tagFleet, Summary: "Get a limit",
+		Description: "Its bounds, the runs that hold it, and the number of runs that wait.",
+	}, s.getLimit)
+	api.Register(s.api, api.Operation{
+		ID: "delete-limit", Route: "DELETE /v1/limits/{limit}", Role: auth.RoleEditor, Tag: tagFleet,
+		Summary: "Delete a limit", Errors: []int{409},
 		Description: "The response is 409 while active or paused jobs name the limit. It names up to ten of them.",
-		Errors:      []int{409},
 	}, s.deleteLimit)
 }
 
@@ -54,12 +48,8 @@ func (in LimitInput) validate() (errors []problem.FieldError) {
 	if in.MaxRunning == nil && in.MaxStartsPerSecond == nil {
 		errors = append(errors, problem.At("body", "needs max_running, max_starts_per_second, or both"))
 	}
-	for field, n := range map[string]*int{"max_running": in.MaxRunning, "max_starts_per_second": in.MaxStartsPerSecond} {
-		if n != nil && (*n < 1 || *n > mostOfLimit) {
-			errors = append(errors, problem.Atf("body."+field, "%d is outside 1 to %d", *n, mostOfLimit))
-		}
-	}
-	return errors
+	return slices.Concat(errors, upTo("body.max_running", in.MaxRunning, mostOfLimit),
+		upTo("body.max_starts_per_second", in.MaxStartsPerSecond, mostOfLimit))
 }
 
 // LimitRef is the input of operations on one limit.

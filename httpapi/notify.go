@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -25,8 +24,19 @@ import (
 const testTimeout = 10 * time.Second
 
 func (s *server) notifyRoutes() {
-	api.RegisterBody[NotifyTest](s.api, huma.Operation{
-		OperationID: "test-notify", Method: http.MethodPost, Path: "/v1/notify/test", Tags: []string{tagTenants},
+	api.Register(s.api, api.Operation{
+		ID: "list-notices", Route: "GET /v1/notices", Role: auth.RoleViewer, Tag: tagTenants, Summary: "List notices",
+		Errors: []int{422},
+		Description: "The messages that recipients of notices took in the last 8 days, newest first, and the recipients " +
+			"for which something waits.",
+	}, s.listNotices)
+	api.Register(s.api, api.Operation{
+		ID: "get-notice", Route: "GET /v1/notices/{notice}", Role: auth.RoleViewer, Tag: tagTenants,
+		Summary:     "Get a notice",
+		Description: "With the names of all jobs that it told something new of. A message about many jobs names only some.",
+	}, s.getNotice)
+	api.RegisterBody[NotifyTest](s.api, api.Operation{
+		ID: "test-notify", Route: "POST /v1/notify/test", Role: auth.RoleEditor, Tag: tagTenants,
 		Summary: "Send a test notice",
 		Description: "Sends the test to the given entry, to all recipients of the given job, or, without either, to the " +
 			"tenant's default recipients. The replica that gets this request sends the test at once and tries once. It " +
@@ -34,17 +44,6 @@ func (s *server) notifyRoutes() {
 			"recipient. A test of pagerduty opens its own incident and resolves it. A test of alertmanager ends after five " +
 			"minutes.",
 	}, api.Optional, s.testNotify)
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-notices", Method: http.MethodGet, Path: "/v1/notices", Tags: []string{tagTenants},
-		Summary: "List notices", Errors: []int{422},
-		Description: "The messages that recipients of notices took in the last 8 days, newest first, and the recipients " +
-			"for which something waits.",
-	}, s.listNotices)
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-notice", Method: http.MethodGet, Path: "/v1/notices/{notice}", Tags: []string{tagTenants},
-		Summary:     "Get a notice",
-		Description: "With the names of all jobs that it told something new of. A message about many jobs names only some.",
-	}, s.getNotice)
 }
 
 // Notices are a page of notices, and what waits.
@@ -74,18 +73,13 @@ func (s *server) listNotices(ctx context.Context, tenant int32, in *listNoticesI
 }
 
 type noticeRef struct {
-	Notice string `path:"notice" doc:"Id of the notice." example:"019ad98a-2a60-8d07-9c52-7b0f1e3d4a86"`
-	id     uuid.UUID
+	Notice pathID `path:"notice" doc:"Id of the notice." example:"019ad98a-2a60-8d07-9c52-7b0f1e3d4a86"`
 }
 
-func (r *noticeRef) Exists() (err error) {
-	r.id, err = parseID(r.Notice)
-	return err
-}
+func (r noticeRef) Exists() error { return r.Notice.exists() }
 
 func (s *server) getNotice(ctx context.Context, tenant int32, in *noticeRef) (*answer[notices.Detail], error) {
-	detail, err := s.Store.Notices.GetNotice(ctx, tenant, in.id)
-	return show(detail, err)
+	return show(s.Store.Notices.GetNotice(ctx, tenant, in.Notice.id))
 }
 
 // NotifyTest is the optional body that asks for a test notice.
@@ -137,17 +131,17 @@ type NotifyResults struct {
 	Data []NotifyResult `json:"data" doc:"One result for each recipient; empty when there are no recipients."`
 }
 
-type testNotifyInput struct{ Request body.Body[NotifyTest] }
-
-func (s *server) testNotify(ctx context.Context, tenant int32, in *testNotifyInput) (*answer[NotifyResults], error) {
-	asked := in.Request.Value
+func (s *server) testNotify(
+	ctx context.Context, tenant int32, in *body.Body[NotifyTest],
+) (*answer[NotifyResults], error) {
+	asked := in.Value
 	problems := asked.validate()
 	if asked.Entry != nil {
 		for _, e := range s.forbiddenNotify(tenant, "body", []domain.Notify{*asked.Entry}) {
 			problems = append(problems, problem.At(strings.Replace(e.Location, ".notify[0]", ".entry", 1), e.Message))
 		}
 	}
-	if err := in.Request.Check(problems...); err != nil {
+	if err := in.Check(problems...); err != nil {
 		return nil, err
 	}
 	own, err := s.Store.Tenants.GetTenantByID(ctx, tenant)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -89,7 +90,7 @@ func (s *server) describe() {
 	describeDefaults(api)
 	describePatch(schemas)
 	for op := range operations(api) {
-		describeRole(op, roleOf[op.OperationID])
+		describeRole(op)
 		describeAnswers(op)
 		describePosition(op)
 		for _, p := range op.Parameters {
@@ -99,7 +100,6 @@ func (s *server) describe() {
 			describeProblem(op, status, response)
 		}
 	}
-	showExamples(api)
 }
 
 // describeChoices names the values of fields that take few.
@@ -134,22 +134,14 @@ func describeNulls(schemas map[string]*huma.Schema) {
 	for name, limit := range schemas["TenantSettings"].Properties { // in a patch, null lifts a limit
 		limit.Nullable = name != "notify"
 	}
-	nullable(schemas, "Run", "skipped", "SkippedRange")
-	nullable(schemas, "ListedRun", "skipped", "SkippedRange")
-	nullable(schemas, "Triggered", "skipped", "SkippedRange")
-	nullable(schemas, "Job", "last_run", "Run")
-	nullable(schemas, "ListedJob", "last_run", "Run")
-	nullable(schemas, "Explanation", "run", "Run")
-	nullable(schemas, "Explanation", "pause", "Pause")
-	nullable(schemas, "Explanation", "archive", "Archive")
-	nullable(schemas, "Overview", "archive", "Backlog")
-	nullable(schemas, "QueueList", "held_back", "HeldBack")
-	nullable(schemas, "QueueList", "frozen", "Frozen")
-	nullable(schemas, "ReplicaList", "frozen", "Frozen")
-	nullable(schemas, "Overview", "frozen", "Frozen")
-	nullable(schemas, "Overdue", "oldest", "OldestDue")
-	nullable(schemas, "FreezeState", "deployment", "Frozen")
-	nullable(schemas, "FreezeState", "tenant", "Frozen")
+	for _, field := range []string{
+		"Run.skipped", "ListedRun.skipped", "Triggered.skipped", "Job.last_run", "ListedJob.last_run", "Explanation.run",
+		"Explanation.pause", "Explanation.archive", "Overview.archive", "Overview.frozen", "Overdue.oldest",
+		"QueueList.held_back", "QueueList.frozen", "ReplicaList.frozen", "FreezeState.deployment", "FreezeState.tenant",
+	} {
+		owner, property, _ := strings.Cut(field, ".")
+		nullable(schemas, owner, property)
+	}
 }
 
 // describePatch says that a patch requires no field, at any depth.
@@ -198,9 +190,9 @@ func describeReplacement(schemas map[string]*huma.Schema) {
 
 // nullable makes a property that holds an object accept null. A reference cannot say that in every dialect of
 // OpenAPI, so the schema is copied to its place.
-func nullable(schemas map[string]*huma.Schema, owner, property, of string) {
+func nullable(schemas map[string]*huma.Schema, owner, property string) {
 	place := schemas[owner].Properties
-	inline := *schemas[of]
+	inline := *schemas[refName(place[property])]
 	inline.Nullable, inline.Description = true, place[property].Description
 	place[property] = &inline
 }
@@ -251,3 +243,19 @@ func indented(document []byte, err error) ([]byte, error) {
 	b.WriteByte('\n')
 	return b.Bytes(), err
 }
+
+// The groups of operations, in the order of the documentation.
+const (
+	tagJobs        = "jobs"
+	tagRuns        = "runs"
+	tagCallbacks   = "callbacks"
+	tagDeadLetters = "dead letters"
+	tagOperations  = "operations"
+	tagSchedules   = "schedules"
+	tagEvents      = "events"
+	tagTenants     = "tenants and keys"
+	tagAudit       = "audit"
+	tagSecrets     = "secrets"
+	tagFleet       = "queues and replicas"
+	tagOverview    = "overview"
+)

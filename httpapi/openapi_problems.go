@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
@@ -42,9 +43,9 @@ func codesOf(op *huma.Operation, status string) []problem.Code {
 			code == problem.CodeNoRoute, code == problem.CodeCrossOrigin, code == problem.CodeCallback,
 			code == problem.CodeNotReady:
 		case status == "409" && !slices.Contains(conflicts, code):
-		case code == problem.CodeRunToken && roleOf[op.OperationID] != auth.RoleNone,
+		case code == problem.CodeRunToken && api.RoleOf(op) != auth.RoleNone,
 			code == problem.CodeLocked && op.Method == http.MethodGet,
-			code == problem.CodeUnauthenticated && roleOf[op.OperationID] == auth.RoleNone:
+			code == problem.CodeUnauthenticated && api.RoleOf(op) == auth.RoleNone:
 		case code == problem.CodeKeyReused && !slices.ContainsFunc(op.Parameters,
 			func(p *huma.Param) bool { return p.Name == "Idempotency-Key" }):
 		default:
@@ -104,15 +105,16 @@ var stateExamples = map[string]string{
 func problemExample(op *huma.Operation, status string) *problem.Problem {
 	switch status {
 	case "401":
-		if roleOf[op.OperationID] != auth.RoleNone {
+		if api.RoleOf(op) != auth.RoleNone {
 			return auth.ErrUnauthenticated
 		}
 	case "403":
-		return forbiddenExample(roleOf[op.OperationID])
+		return forbiddenExample(api.RoleOf(op))
 	case "404":
 		if !strings.Contains(op.Path, "{") &&
 			!slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == "job" }) {
-			return problem.New(problem.CodeNotFound, exampleNoTenant)
+			return problem.New(problem.CodeNotFound,
+				`There is no tenant "biling", which the header Punctual-Tenant names.`)
 		}
 		return problem.New(problem.CodeNotFound, notFound(op.Path))
 	case "409":

@@ -363,19 +363,40 @@ func walk(v any, at string, visit func(at string, v any)) {
 
 func TestExamplesOfBodiesAreValid(t *testing.T) {
 	t.Parallel()
-	for name, errs := range map[string][]problem.FieldError{
-		"job": wrongIn[JobInput](exampleJobInput), "workflow": wrongIn[JobInput](exampleWorkflow), "batch": wrongIn[BatchInput](exampleBatch),
-		"pause": wrongIn[PauseInput](examplePause), "preview": wrongIn[PreviewInput](examplePreview),
-		"resume": wrongIn[ResumeInput](exampleResume), "note": wrongIn[NoteInput](exampleReplayNote),
-		"resolve": wrongIn[NoteInput](exampleResolveNote), "bulk": wrongIn[BulkInput](exampleBulk),
-		"pauses": wrongIn[PauseJobsInput](examplePauseJobs), "resumes": wrongIn[JobsInput](exampleResumeJobs),
-		"deletes": wrongIn[JobsInput](exampleDeleteJobs), "backfill": wrongIn[BackfillInput](exampleBackfill),
-		"trigger": wrongIn[TriggerInput](exampleTrigger), "triggers": wrongIn[TriggerBatchInput](exampleTriggerBatch),
-		"secret": wrongIn[SecretInput](exampleSecretInput),
-		"patch":  wrongIn[JobPatch](examplePatch),
-	} {
-		if len(errs) > 0 {
-			t.Errorf("%s: %v", name, errs)
+	checks := map[string]func(json.RawMessage) []problem.FieldError{
+		"create-job": wrongIn[JobInput], "put-job": wrongIn[JobInput], "create-jobs": wrongIn[BatchInput],
+		"patch-job": wrongIn[JobPatch], "pause-job": wrongIn[PauseInput], "resume-job": wrongIn[ResumeInput],
+		"trigger-job": wrongIn[TriggerInput], "trigger-batch": wrongIn[TriggerBatchInput],
+		"move-dated-run": wrongIn[MoveInput], "backfill-job": wrongIn[BackfillInput], "pause-jobs": wrongIn[PauseJobsInput],
+		"resume-jobs": wrongIn[JobsInput], "delete-jobs": wrongIn[JobsInput], "rerun-run": wrongIn[RerunInput],
+		"heartbeat-run": wrongIn[HeartbeatInput], "complete-run": wrongIn[CompletionInput], "fail-run": wrongIn[FailureInput],
+		"approve-run": wrongIn[NoteInput], "reject-run": wrongIn[NoteInput], "decide-approval": wrongIn[DecisionInput],
+		"replay-dead-letter": wrongIn[NoteInput], "resolve-dead-letter": wrongIn[NoteInput],
+		"replay-dead-letters": wrongIn[BulkInput], "resolve-dead-letters": wrongIn[BulkInput],
+		"emit-event": wrongIn[EmitInput], "preview-schedule": wrongIn[PreviewInput], "create-api-key": wrongIn[KeyInput],
+		"create-tenant": wrongIn[TenantInput], "patch-tenant": wrongIn[TenantSettings],
+		"patch-own-tenant": wrongIn[TenantNotify], "put-grant": wrongIn[GrantInput], "put-secret": wrongIn[SecretInput],
+		"test-notify": wrongIn[NotifyTest], "put-limit": wrongIn[LimitInput], "freeze": wrongIn[FreezeInput],
+		"unfreeze": wrongIn[FreezeInput], "reset-breakers": func(json.RawMessage) []problem.FieldError { return nil },
+	}
+	for _, item := range static200(t, "/openapi.json").fields()["paths"].(map[string]any) {
+		for _, op := range item.(map[string]any) {
+			body, ok := op.(map[string]any)["requestBody"]
+			if !ok {
+				continue
+			}
+			id := dig(op, "operationId").(string)
+			if checks[id] == nil {
+				t.Errorf("%s: a body that is not checked", id)
+				continue
+			}
+			for media, content := range dig(body, "content").(map[string]any) {
+				example, err := json.Marshal(dig(content, "example"))
+				must(t, err)
+				if errs := checks[id](example); len(errs) > 0 {
+					t.Errorf("%s, %s: %v: %s", id, media, errs, example)
+				}
+			}
 		}
 	}
 }

@@ -2,10 +2,7 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
@@ -16,29 +13,27 @@ import (
 )
 
 func (s *server) overviewRoutes() {
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-overview", Method: http.MethodGet, Path: "/v1/overview", Tags: []string{tagOverview},
-		Summary: "Get the overview",
+	api.Register(s.api, api.Operation{
+		ID: "get-overview", Route: "GET /v1/overview", Role: auth.RoleViewer, Tag: tagOverview, Summary: "Get the overview",
+		Errors: []int{422},
 		Description: "The trouble of the caller's tenant now, and its runs of the last 24 hours. Overdue slots and runs, " +
 			"the failing jobs and the open dead letters are read now, each up to a bound. The last 24 hours are counted " +
 			"beforehand: the present hour each minute, and each hour again after its end. An hour in which the deployment " +
 			"has more than 100,000 runs counts those that end later than a minute after their slot only once it is over; " +
 			"until then they are unended. No figure is a sample. Each figure says which list has what it counts; with from " +
 			"and to of an hour, that list is the hour's.",
-		Errors: []int{422},
 	}, s.getOverview)
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-job-stats", Method: http.MethodGet, Path: "/v1/jobs/{job}/stats", Tags: []string{tagOverview},
+	api.Register(s.api, api.Operation{
+		ID: "get-job-stats", Route: "GET /v1/jobs/{job}/stats", Role: auth.RoleViewer, Tag: tagOverview,
 		Summary: "Get the statistics of a job",
 		Description: "How its runs of the last 24 hours went, how long they took and how late they were sent. Its newest " +
 			"1,000 runs are read at most; the response says how many were read, and back to when.",
 	}, s.getJobStats)
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-usage", Method: http.MethodGet, Path: "/v1/usage", Tags: []string{tagOverview},
-		Summary: "List usage",
+	api.Register(s.api, api.Operation{
+		ID: "list-usage", Route: "GET /v1/usage", Role: auth.RoleViewer, Tag: tagOverview, Summary: "List usage",
+		Errors: []int{422},
 		Description: "The use of each job on each day: runs, attempts, seconds and bytes. The newest day first. " +
 			"Days are summed beforehand: see counted_at. A tenant's usage of deleted jobs stays. It is kept for 400 days.",
-		Errors: []int{422},
 	}, s.listUsage)
 }
 

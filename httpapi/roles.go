@@ -1,151 +1,21 @@
 package httpapi
 
 import (
-	"cmp"
+	"context"
 	"fmt"
-	"slices"
+	"net/http"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
+	"punctual/store/audit"
+	"punctual/store/jobs"
+	"punctual/store/pg"
 )
-
-// uses are the operations as a reader needs them, those of every day first in each group, with the least role of each.
-// An operation that is missing here keeps the server from starting.
-var uses = []struct {
-	operation string
-	role      auth.Role
-}{
-	{"create-job", auth.RoleSubmitter}, // one-shots; other schedules need an editor
-	{"get-job", auth.RoleViewer},
-	{"list-jobs", auth.RoleViewer},
-	{"put-job", auth.RoleEditor},
-	{"patch-job", auth.RoleEditor},
-	{"trigger-job", auth.RoleSubmitter},
-	{"trigger-batch", auth.RoleSubmitter},
-	{"list-dated-runs", auth.RoleViewer},
-	{"get-dated-run", auth.RoleViewer},
-	{"move-dated-run", auth.RoleSubmitter},
-	{"cancel-dated-run", auth.RoleSubmitter}, // as for a trigger, the job must allow it
-	{"explain-job", auth.RoleViewer},
-	{"pause-job", auth.RoleEditor},
-	{"resume-job", auth.RoleEditor},
-	{"delete-job", auth.RoleEditor},
-	{"backfill-job", auth.RoleEditor},
-	{"list-versions", auth.RoleViewer},
-	{"get-version", auth.RoleViewer},
-	{"restore-version", auth.RoleEditor},
-	{"list-job-changes", auth.RoleViewer},
-	{"create-jobs", auth.RoleSubmitter}, // one-shots; other schedules need an editor
-	{"pause-jobs", auth.RoleEditor},
-	{"resume-jobs", auth.RoleEditor},
-	{"delete-jobs", auth.RoleEditor},
-
-	{"list-job-runs", auth.RoleViewer},
-	{"get-run", auth.RoleViewer},
-	{"list-runs", auth.RoleViewer},
-	{"list-run-changes", auth.RoleViewer},
-	{"cancel-run", auth.RoleEditor},
-	{"rerun-run", auth.RoleEditor},
-	{"approve-run", auth.RoleEditor},
-	{"reject-run", auth.RoleEditor},
-
-	// These need the run token of the attempt instead.
-	{"heartbeat-run", auth.RoleNone},
-	{"complete-run", auth.RoleNone},
-	{"fail-run", auth.RoleNone},
-	{"get-run-progress", auth.RoleNone},
-	{"get-step-result", auth.RoleNone},
-
-	// These need the token of the link in a notice instead.
-	{"get-approval", auth.RoleNone},
-	{"decide-approval", auth.RoleNone},
-
-	{"list-dead-letters", auth.RoleViewer},
-	{"list-dead-letter-groups", auth.RoleViewer},
-	{"replay-dead-letter", auth.RoleEditor},
-	{"resolve-dead-letter", auth.RoleEditor},
-	{"replay-dead-letters", auth.RoleEditor},
-	{"resolve-dead-letters", auth.RoleEditor},
-
-	{"get-operation", auth.RoleViewer},
-	{"list-operations", auth.RoleViewer},
-	{"cancel-operation", auth.RoleEditor},
-
-	{"emit-event", auth.RoleSubmitter}, // a job that names the event has consented
-	{"get-event", auth.RoleViewer},
-	{"list-events", auth.RoleViewer},
-	{"list-event-names", auth.RoleViewer},
-
-	{"preview-schedule", auth.RoleViewer},
-	{"list-upcoming", auth.RoleViewer},
-	{"get-forecast", auth.RoleViewer}, // of all tenants, it needs an operator
-
-	{"get-caller", auth.RoleViewer},
-	{"create-api-key", auth.RoleAdmin},
-	{"list-api-keys", auth.RoleAdmin},
-	{"get-api-key", auth.RoleAdmin},
-	{"revoke-api-key", auth.RoleAdmin},
-	{"get-own-tenant", auth.RoleViewer},
-	{"patch-own-tenant", auth.RoleAdmin},
-	{"create-tenant", auth.RoleOperator},
-	{"list-tenants", auth.RoleOperator},
-	{"get-tenant", auth.RoleOperator},
-	{"patch-tenant", auth.RoleOperator},
-	{"delete-tenant", auth.RoleOperator},
-	{"put-grant", auth.RoleOperator},
-	{"list-grants", auth.RoleOperator},
-	{"delete-grant", auth.RoleOperator},
-
-	{"put-secret", auth.RoleAdmin},
-	{"list-secrets", auth.RoleAdmin},
-	{"get-secret", auth.RoleAdmin},
-	{"delete-secret", auth.RoleAdmin},
-	{"create-signing-secret", auth.RoleAdmin},
-	{"list-signing-secrets", auth.RoleAdmin},
-	{"delete-signing-secret", auth.RoleAdmin},
-
-	{"list-notices", auth.RoleViewer},
-	{"get-notice", auth.RoleViewer},
-	{"test-notify", auth.RoleEditor}, // a caller who may write jobs can send anything anyway
-
-	{"get-overview", auth.RoleViewer},
-	{"get-job-stats", auth.RoleViewer},
-	{"list-usage", auth.RoleViewer},
-	{"list-queues", auth.RoleViewer},
-	{"put-limit", auth.RoleEditor},
-	{"list-limits", auth.RoleViewer},
-	{"get-limit", auth.RoleViewer},
-	{"delete-limit", auth.RoleEditor},
-	{"list-replicas", auth.RoleOperator},
-	{"list-breakers", auth.RoleViewer},
-	{"reset-breakers", auth.RoleEditor},
-	{"get-freeze", auth.RoleViewer}, // the runs in flight of all tenants need an operator
-	{"freeze", auth.RoleAdmin},      // of its tenant; the deployment needs an operator
-	{"unfreeze", auth.RoleAdmin},    // of its tenant; the deployment needs an operator
-	{"list-audit-log", auth.RoleAdmin},
-}
-
-// roleOf is the least role of every operation.
-var roleOf = func() map[string]auth.Role {
-	roles := map[string]auth.Role{}
-	for _, use := range uses {
-		roles[use.operation] = use.role
-	}
-	return roles
-}()
-
-// inOrderOfUse returns all operations.
-func inOrderOfUse(api *huma.OpenAPI) []*huma.Operation {
-	place := map[string]int{}
-	for i, use := range uses {
-		place[use.operation] = i
-	}
-	return slices.SortedStableFunc(operations(api), func(a, b *huma.Operation) int {
-		return cmp.Compare(place[a.OperationID], place[b.OperationID])
-	})
-}
 
 // bearerScheme is the name of the security scheme in the description.
 const bearerScheme = "bearer"
@@ -161,7 +31,8 @@ func securitySchemes() map[string]*huma.SecurityScheme {
 
 // describeRole says which role an operation needs, for people and for programs. It also describes the tenant header.
 // An operation without a role needs a run token. huma does not check that: the handlers do, and answer 401.
-func describeRole(op *huma.Operation, role auth.Role) {
+func describeRole(op *huma.Operation) {
+	role := api.RoleOf(op)
 	if role == auth.RoleNone {
 		for _, p := range op.Parameters {
 			p.Required = true
@@ -170,7 +41,6 @@ func describeRole(op *huma.Operation, role auth.Role) {
 	}
 	needs := fmt.Sprintf("Needs the role %s.", role)
 	op.Description = strings.TrimPrefix(op.Description+" "+needs, " ")
-	op.Extensions = map[string]any{"x-punctual-role": role}
 	op.Security = []map[string][]string{{bearerScheme: {}}}
 	op.Parameters = append(op.Parameters, &huma.Param{
 		Name: auth.HeaderTenant, In: "header", Schema: &huma.Schema{Type: huma.TypeString},
@@ -178,4 +48,96 @@ func describeRole(op *huma.Operation, role auth.Role) {
 			"tenant of the key or token.",
 		Example: "billing",
 	})
+}
+
+// isSubmitter reports whether the caller may do no more than submitters may.
+func isSubmitter(ctx context.Context) bool { return !auth.CallerOf(ctx).Role.Includes(auth.RoleEditor) }
+
+// submitted lets submitters trigger a job that a submitter creates, unless the job says whether they may.
+func submitted(ctx context.Context, job JobInput) JobInput {
+	if isSubmitter(ctx) && job.SubmittersMayTrigger == nil {
+		job.SubmittersMayTrigger = new(true)
+	}
+	return job
+}
+
+// mayCreate refuses jobs that a submitter may not create: all but one-shots.
+func mayCreate(ctx context.Context, job JobInput) error {
+	return oneShots(auth.CallerOf(ctx).Role, []JobInput{job}, func(int) string { return "body.schedule" })
+}
+
+// mayWrite refuses batches that a submitter may not write.
+func mayWrite(ctx context.Context, batch BatchInput) error {
+	if c := auth.CallerOf(ctx); batch.OnConflict == jobs.ConflictReplace && !c.Role.Includes(auth.RoleEditor) {
+		return problem.New(problem.CodeForbidden,
+			fmt.Sprintf("Replacing jobs needs the role %s; the caller's role is %s.", auth.RoleEditor, c.Role),
+			problem.At("body.on_conflict", "must be error or skip"))
+	}
+	at := func(i int) string { return fmt.Sprintf("body.jobs[%d].schedule", i) }
+	return oneShots(auth.CallerOf(ctx).Role, batch.Jobs, at)
+}
+
+// oneShots refuses jobs that are not one-shots, from callers below editor.
+func oneShots(role auth.Role, jobs []JobInput, at func(i int) string) error {
+	if role.Includes(auth.RoleEditor) {
+		return nil
+	}
+	var fields []problem.FieldError
+	for i, job := range jobs {
+		if kind := job.Schedule.Kind(); kind != domain.KindAt && kind != domain.KindDelay {
+			fields = append(fields, problem.At(at(i), "must have at or delay"))
+		}
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	detail := fmt.Sprintf("The role %s creates one-shots only; "+
+		"a job with another schedule, or with none, needs the role %s.", role, auth.RoleEditor)
+	return problem.New(problem.CodeForbidden, detail, problem.Capped(fields)...)
+}
+
+// only admits callers whose role suffices for handlers that are not described as operations.
+func (s *server) only(role auth.Role, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := s.admit(r.Context(), w, r, role)
+		if err != nil {
+			s.api.Problem(r.Context(), err).Write(w)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(c.Within(r.Context())))
+	})
+}
+
+// admit returns the caller of a request, and tells it of a freeze.
+func (s *server) admit(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, role auth.Role,
+) (auth.Caller, error) {
+	c, err := s.callers.Admit(ctx, w.Header(), r, role)
+	if err == nil {
+		s.freezes.tell(ctx, c, w.Header())
+	}
+	return c, err
+}
+
+func (s *server) callerRoutes() {
+	api.Register(s.api, api.Operation{
+		ID: "get-caller", Route: "GET /v1/caller", Role: auth.RoleViewer, Tag: tagTenants, Summary: "Get the caller",
+		Description: "Says what the key or token of the request may do, and for which tenant.",
+	}, s.getCaller)
+}
+
+// Caller is the sender of a request.
+type Caller struct {
+	Role       auth.Role       `json:"role" enum:"viewer,submitter,editor,admin,operator" doc:"The permissions of the caller." example:"editor"`
+	Tenant     string          `json:"tenant" doc:"The tenant that the request acts for." example:"billing"`
+	HomeTenant string          `json:"home_tenant" doc:"The tenant of the key or token. Operators may act for other tenants." example:"billing"`
+	Kind       audit.ActorKind `json:"kind" enum:"anybody,key,token" doc:"How the caller authenticated. anybody: authentication is off." example:"key"`
+	Name       *string         `json:"name" doc:"The id of the key, or the subject of the token. Null: authentication is off." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+}
+
+func (s *server) getCaller(ctx context.Context, _ int32, _ *struct{}) (*answer[Caller], error) {
+	c := auth.CallerOf(ctx)
+	return &answer[Caller]{Caller{
+		Role: c.Role, Tenant: c.Tenant.Name, HomeTenant: c.Home.Name, Kind: c.Actor.Kind, Name: pg.OrNull(c.Actor.Name),
+	}}, nil
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -26,46 +26,42 @@ func runPath(id uuid.UUID) string { return "/v1/runs/" + id.String() }
 func atRun(r runs.Run) string { return runPath(r.ID) }
 
 func (s *server) runRoutes() {
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-runs", Method: http.MethodGet, Path: "/v1/runs", Tags: []string{tagRuns},
-		Summary:     "List runs",
+	api.Register(s.api, api.Operation{
+		ID: "list-job-runs", Route: "GET /v1/jobs/{job}/runs", Role: auth.RoleViewer, Tag: tagRuns,
+		Summary:     "List the runs of a job",
+		Description: "By id, this also works for a deleted job. Newest first. All filters must match. " + aYear,
+	}, s.listJobRuns)
+	api.Register(s.api, api.Operation{
+		ID: "get-run", Route: "GET /v1/runs/{run}", Role: auth.RoleViewer, Tag: tagRuns, Summary: "Get a run",
+		Description: "With its attempts, including the one in flight, the request that they send, and its result; or with " +
+			"its steps. The request is not stored: it is built from the run and its version of the job. A dated run that is " +
+			"pending is shown as its claim would make it now. When it is moved, its id changes.",
+	}, s.getRun)
+	api.Register(s.api, api.Operation{
+		ID: "list-runs", Route: "GET /v1/runs", Role: auth.RoleViewer, Tag: tagRuns, Summary: "List runs",
 		Description: "Runs and recorded skips, newest first. All filters must match. " + aYear,
 	}, s.listRuns)
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-run-changes", Method: http.MethodGet, Path: "/v1/runs/changes", Tags: []string{tagRuns},
-		Summary: "List the runs that have ended since",
+	api.Register(s.api, api.Operation{
+		ID: "list-run-changes", Route: "GET /v1/runs/changes", Role: auth.RoleViewer, Tag: tagRuns,
+		Summary: "List the runs that have ended since", Errors: []int{409, 410},
 		Description: "A feed for a warehouse or a data lake: each run that has ended, whatever ended it, and each recorded " +
 			"skip, at least once. None is skipped, whatever commits at the same time. Ask again with after = next. The runs " +
 			"are shown as they are now; those of steps are among them. The tenant needs a changes_kept, which an operator " +
 			"sets. The response is 410 if the feed cannot continue from the cursor: it points to what was removed, or what the " +
 			"database has lost.",
-		Errors: []int{409, 410},
 	}, s.listRunChanges)
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-job-runs", Method: http.MethodGet, Path: "/v1/jobs/{job}/runs", Tags: []string{tagRuns},
-		Summary:     "List the runs of a job",
-		Description: "By id, this also works for a deleted job. Newest first. All filters must match. " + aYear,
-	}, s.listJobRuns)
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Tags: []string{tagRuns},
-		Summary: "Get a run",
-		Description: "With its attempts, including the one in flight, the request that they send, and its result; or with " +
-			"its steps. The request is not stored: it is built from the run and its version of the job. A dated run that is " +
-			"pending is shown as its claim would make it now. When it is moved, its id changes.",
-	}, s.getRun)
-	api.Register(s.api, huma.Operation{
-		OperationID: "cancel-run", Method: http.MethodPost, Path: "/v1/runs/{run}/cancel", Tags: []string{tagRuns},
-		Summary: "Cancel a run", DefaultStatus: http.StatusAccepted,
+	api.Register(s.api, api.Operation{
+		ID: "cancel-run", Route: "POST /v1/runs/{run}/cancel", Role: auth.RoleEditor, Tag: tagRuns, Summary: "Cancel a run",
+		Status: http.StatusAccepted, Errors: []int{409}, Responses: api.Rendered[runs.Run](s.api, http.StatusAccepted),
 		Description: "A waiting run ends at once. A run in flight is cut off within two seconds, on any replica, and ends " +
 			"as cancelled, even if its target responds. Until then, its status is running and its reason cancelled_by_user. " +
 			"Repeating the request changes nothing. A dated run that is pending is removed: then it is not found any more. " +
 			"With the run of a job with steps, those of its steps are cancelled.",
-		Responses: api.Rendered[runs.Run](s.api, http.StatusAccepted),
-		Errors:    []int{409},
 	}, s.cancelRun)
-	api.RegisterBody[RerunInput](s.api, huma.Operation{
-		OperationID: "rerun-run", Method: http.MethodPost, Path: "/v1/runs/{run}/rerun", Tags: []string{tagRuns},
-		Summary: "Rerun a run", DefaultStatus: http.StatusAccepted,
+	api.RegisterBody[RerunInput](s.api, api.Operation{
+		ID: "rerun-run", Route: "POST /v1/runs/{run}/rerun", Role: auth.RoleEditor, Tag: tagRuns, Summary: "Rerun a run",
+		Status: http.StatusAccepted, Errors: []int{409},
+		Responses: orDry[domain.RerunPlan, runs.Run](s.api, "The plan that a dry run made"),
 		Description: "Creates a new run from a run that has ended, with any outcome. The new run has the trigger manual " +
 			"and the same slot, and uses the job's current definition. If the original run sent its own body or headers in " +
 			"place of the job's, the new run sends them too, unless the body here replaces them. The target treats it as a " +
@@ -73,25 +69,19 @@ func (s *server) runRoutes() {
 			"not made again by itself: rerun the run of its workflow, from this step. Steps of a workflow that are kept or set " +
 			"have succeeded from the beginning. With dry_run, the response is 200 with what becomes of each step, and nothing is " +
 			"created.",
-		Responses: orDry[domain.RerunPlan, runs.Run](s.api, "The plan that a dry run made"),
-		Errors:    []int{409},
 	}, api.Optional, s.rerunRun)
 }
 
 // RunRef is the input of operations on one run.
 type RunRef struct {
-	Run string `path:"run" doc:"Id of the run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
-	id  uuid.UUID
+	Run pathID `path:"run" doc:"Id of the run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
 }
 
 // Exists returns ErrNotFound for a malformed id.
-func (r *RunRef) Exists() (err error) {
-	r.id, err = parseID(r.Run)
-	return err
-}
+func (r RunRef) Exists() error { return r.Run.exists() }
 
 func (s *server) getRun(ctx context.Context, tenant int32, in *RunRef) (*answer[runs.Run], error) {
-	run, err := s.Store.Runs.GetRun(ctx, tenant, in.id)
+	run, err := s.Store.Runs.GetRun(ctx, tenant, in.Run.id)
 	if err != nil {
 		return nil, err
 	}
@@ -102,18 +92,35 @@ func (s *server) getRun(ctx context.Context, tenant int32, in *RunRef) (*answer[
 	}
 	run = one[0]
 	if !run.Status.Final() && run.WaitingFor == nil {
-		run.WaitingFor, err = s.Store.Runs.RunWaitsFor(ctx, tenant, in.id)
+		run.WaitingFor, err = s.Store.Runs.RunWaitsFor(ctx, tenant, in.Run.id)
 	}
 	return show(run, err)
 }
 
 func (s *server) cancelRun(ctx context.Context, tenant int32, in *RunRef) (*answer[runs.Run], error) {
-	return show(s.Store.Runs.CancelRun(ctx, tenant, in.id))
+	return show(s.Store.Runs.CancelRun(ctx, tenant, in.Run.id))
 }
 
 // aYear says where a page of runs ends before its limit: see runs.MostDays.
 const aYear = "A page looks through 366 days with runs: it may then have few items, or none, and a next_cursor that " +
 	"continues with older runs."
+
+// pathID is an id in a path. It is zero if it is malformed.
+type pathID struct{ id uuid.UUID }
+
+// UnmarshalText never fails: a malformed id names nothing, which exists says.
+func (p *pathID) UnmarshalText(text []byte) error {
+	p.id, _ = parseID(string(text))
+	return nil
+}
+
+// exists returns ErrNotFound for a malformed id.
+func (p pathID) exists() error {
+	if p.id == uuid.Nil {
+		return store.ErrNotFound
+	}
+	return nil
+}
 
 // parseID returns ErrNotFound for a malformed id.
 func parseID(text string) (uuid.UUID, error) {
@@ -249,10 +256,7 @@ const (
 
 func (r RerunInput) validate() []problem.FieldError {
 	errors := api.Within("body", domain.ValidateRequest("", r.Headers, r.Body))
-	known := []string{DefinitionCurrent, DefinitionOriginal}
-	if r.Definition != "" && !slices.Contains(known, r.Definition) {
-		errors = append(errors, problem.At("body.definition", api.NotOneOf(r.Definition, known)))
-	}
+	errors = append(errors, oneOf("body.definition", r.Definition, DefinitionCurrent, DefinitionOriginal)...)
 	if r.From != nil && (len(r.From) == 0 || len(r.From) > domain.MaxSteps) {
 		errors = append(errors, problem.Atf("body.from", "must name 1 to %d steps", domain.MaxSteps))
 	}
@@ -293,9 +297,9 @@ func (s *server) rerunRun(ctx context.Context, tenant int32, in *rerunInput) (*a
 		return nil, err
 	}
 	if v.DryRun {
-		return counted(s.Store.For(tenant).PlanRerun(ctx, in.id, v.request()))
+		return counted(s.Store.For(tenant).PlanRerun(ctx, in.Run.id, v.request()))
 	}
 	return accept(ctx, s, tenant, under(in.Key, &in.Request), atRun, func(w store.Writer) (runs.Run, error) {
-		return w.RerunRun(ctx, in.id, v.request())
+		return w.RerunRun(ctx, in.Run.id, v.request())
 	})
 }

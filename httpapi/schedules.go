@@ -2,13 +2,12 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
@@ -44,23 +43,20 @@ type Upcoming struct {
 }
 
 func (s *server) scheduleRoutes() {
-	api.RegisterBody[PreviewInput](s.api, huma.Operation{
-		OperationID: "preview-schedule", Method: http.MethodPost, Path: "/v1/schedules/preview", Tags: []string{tagSchedules},
-		Summary:      "Preview a schedule",
-		Description:  "Checks the schedule in the same way as a job's schedule, and stores nothing.",
-		MaxBodyBytes: api.MaxBody,
+	api.RegisterBody[PreviewInput](s.api, api.Operation{
+		ID: "preview-schedule", Route: "POST /v1/schedules/preview", Role: auth.RoleViewer, Tag: tagSchedules,
+		Summary: "Preview a schedule", MaxBody: api.MaxBody,
+		Description: "Checks the schedule in the same way as a job's schedule, and stores nothing.",
 	}, api.Required, s.preview)
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-upcoming", Method: http.MethodGet, Path: "/v1/jobs/{job}/upcoming", Tags: []string{tagSchedules},
+	api.Register(s.api, api.Operation{
+		ID: "list-upcoming", Route: "GET /v1/jobs/{job}/upcoming", Role: auth.RoleViewer, Tag: tagSchedules,
 		Summary: "List a job's upcoming slots",
 	}, s.upcoming)
 }
 
-type previewInput struct{ Request body.Body[PreviewInput] }
-
-func (s *server) preview(ctx context.Context, _ int32, in *previewInput) (*answer[Preview], error) {
-	asked := in.Request.Value
-	if err := in.Request.Check(asked.validate()...); err != nil {
+func (s *server) preview(ctx context.Context, _ int32, in *body.Body[PreviewInput]) (*answer[Preview], error) {
+	asked := in.Value
+	if err := in.Check(asked.validate()...); err != nil {
 		return nil, err
 	}
 	from := asked.From.Value()

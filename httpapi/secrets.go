@@ -5,10 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/google/uuid"
-
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -16,52 +14,42 @@ import (
 )
 
 func (s *server) secretRoutes() {
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-secrets", Method: http.MethodGet, Path: "/v1/secrets", Tags: []string{tagSecrets},
-		Summary: "List secrets", Description: "Newest first, with their names but never their values.",
-	}, s.listSecrets)
-
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-secret", Method: http.MethodGet, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
-		Summary: "Get a secret", Description: "Everything about the secret except its value.",
-	}, s.getSecret)
-
-	api.RegisterBody[SecretInput](s.api, huma.Operation{
-		OperationID: "put-secret", Method: http.MethodPut, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
+	api.RegisterBody[SecretInput](s.api, api.Operation{
+		ID: "put-secret", Route: "PUT /v1/secrets/{secret}", Role: auth.RoleAdmin, Tag: tagSecrets,
 		Summary: "Create or replace a secret",
 		Description: "The value is stored encrypted and never shown again. All jobs that refer to the secret use a new " +
 			"value within 10 seconds. The same value and description change nothing.",
 	}, api.Required, s.putSecret)
-
-	api.Register(s.api, huma.Operation{
-		OperationID: "delete-secret", Method: http.MethodDelete, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
-		Summary:     "Delete a secret",
+	api.Register(s.api, api.Operation{
+		ID: "list-secrets", Route: "GET /v1/secrets", Role: auth.RoleAdmin, Tag: tagSecrets, Summary: "List secrets",
+		Description: "Newest first, with their names but never their values.",
+	}, s.listSecrets)
+	api.Register(s.api, api.Operation{
+		ID: "get-secret", Route: "GET /v1/secrets/{secret}", Role: auth.RoleAdmin, Tag: tagSecrets, Summary: "Get a secret",
+		Description: "Everything about the secret except its value.",
+	}, s.getSecret)
+	api.Register(s.api, api.Operation{
+		ID: "delete-secret", Route: "DELETE /v1/secrets/{secret}", Role: auth.RoleAdmin, Tag: tagSecrets,
+		Summary: "Delete a secret", Errors: []int{409},
 		Description: "The response is 409 while active or paused jobs refer to the secret. It names up to ten of them.",
-		Errors:      []int{409},
 	}, s.deleteSecret)
-
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-signing-secrets", Method: http.MethodGet, Path: "/v1/signing-secrets", Tags: []string{tagSecrets},
-		Summary: "List signing secrets",
-		Description: "The live signing secrets, oldest first. Every callback has one signature by each of them. A secret " +
-			"is shown when it is created, and never again.",
-		Errors: []int{422},
-	}, s.listSigningSecrets)
-
-	api.Register(s.api, huma.Operation{
-		OperationID: "create-signing-secret", Method: http.MethodPost, Path: "/v1/signing-secrets",
-		Tags: []string{tagSecrets}, Summary: "Create a signing secret", DefaultStatus: http.StatusCreated,
+	api.Register(s.api, api.Operation{
+		ID: "create-signing-secret", Route: "POST /v1/signing-secrets", Role: auth.RoleAdmin, Tag: tagSecrets,
+		Summary: "Create a signing secret", Status: http.StatusCreated, Errors: []int{409},
 		Description: "It signs within 10 seconds, in addition to the other signing secrets. The response shows the secret, " +
 			"once. To rotate: create one, give it to the receivers, and delete the old one.",
-		Errors: []int{409},
 	}, s.createSigningSecret)
-
-	api.Register(s.api, huma.Operation{
-		OperationID: "delete-signing-secret", Method: http.MethodDelete, Path: "/v1/signing-secrets/{signing_secret}",
-		Tags: []string{tagSecrets}, Summary: "Delete a signing secret",
+	api.Register(s.api, api.Operation{
+		ID: "list-signing-secrets", Route: "GET /v1/signing-secrets", Role: auth.RoleAdmin, Tag: tagSecrets,
+		Summary: "List signing secrets", Errors: []int{422},
+		Description: "The live signing secrets, oldest first. Every callback has one signature by each of them. A secret " +
+			"is shown when it is created, and never again.",
+	}, s.listSigningSecrets)
+	api.Register(s.api, api.Operation{
+		ID: "delete-signing-secret", Route: "DELETE /v1/signing-secrets/{signing_secret}", Role: auth.RoleAdmin,
+		Tag: tagSecrets, Summary: "Delete a signing secret", Errors: []int{409},
 		Description: "At once, or with ?in= after a delay. The last signing secret that does not expire cannot be deleted: " +
 			"409.",
-		Errors: []int{409},
 	}, s.deleteSigningSecret)
 }
 
@@ -154,15 +142,11 @@ func (s *server) createSigningSecret(
 }
 
 type deleteSigningSecretInput struct {
-	ID string `path:"signing_secret" doc:"Id of the signing secret." example:"019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e"`
-	id uuid.UUID
+	ID pathID `path:"signing_secret" doc:"Id of the signing secret." example:"019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e"`
 	In string `query:"in" maxLength:"32" doc:"How long it continues to sign, such as 24h; at most 720h. Absent: it stops at once." example:"24h"`
 }
 
-func (d *deleteSigningSecretInput) Exists() (err error) {
-	d.id, err = parseID(d.ID)
-	return err
-}
+func (d deleteSigningSecretInput) Exists() error { return d.ID.exists() }
 
 // longestGrace bounds how long a deleted signing secret goes on signing.
 const longestGrace = 720 * time.Hour
@@ -178,5 +162,5 @@ func (s *server) deleteSigningSecret(
 				problem.Clip(in.In), longestGrace))
 		}
 	}
-	return nil, s.Store.Secrets.DeleteSigningSecret(ctx, tenant, in.id, grace)
+	return nil, s.Store.Secrets.DeleteSigningSecret(ctx, tenant, in.ID.id, grace)
 }

@@ -7,9 +7,8 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -17,45 +16,42 @@ import (
 	"punctual/store/tenants"
 )
 
-func tenantPath(name string) string { return "/v1/tenants/" + name }
-
 func (s *server) tenantRoutes() {
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-own-tenant", Method: http.MethodGet, Path: "/v1/tenant", Tags: []string{tagTenants},
+	api.Register(s.api, api.Operation{
+		ID: "get-own-tenant", Route: "GET /v1/tenant", Role: auth.RoleViewer, Tag: tagTenants,
 		Summary: "Get the tenant of the caller", Description: "With its limits and how much of them it uses.",
 	}, s.getOwnTenant)
-	api.RegisterBody[TenantNotify](s.api, huma.Operation{
-		OperationID: "patch-own-tenant", Method: http.MethodPatch, Path: "/v1/tenant", Tags: []string{tagTenants},
+	api.RegisterBody[TenantNotify](s.api, api.Operation{
+		ID: "patch-own-tenant", Route: "PATCH /v1/tenant", Role: auth.RoleAdmin, Tag: tagTenants,
 		Summary: "Change the tenant of the caller",
 		Description: "A JSON merge patch (RFC 7396) on the settings that the tenant's admins control: absent fields stay. " +
 			"These are the recipients of notices about jobs that have no notify of their own; null: no recipients. Replicas " +
 			"use the change within ten seconds.",
 	}, api.Required, s.patchOwnTenant)
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-tenants", Method: http.MethodGet, Path: "/v1/tenants", Tags: []string{tagTenants},
-		Summary: "List tenants", Description: "By name, in byte order.",
-	}, s.listTenants)
-	api.RegisterBody[TenantInput](s.api, huma.Operation{
-		OperationID: "create-tenant", Method: http.MethodPost, Path: "/v1/tenants", Tags: []string{tagTenants},
-		Summary: "Create a tenant", DefaultStatus: http.StatusCreated,
-		Description: "An absent limit means no limit.", Errors: []int{409},
+	api.RegisterBody[TenantInput](s.api, api.Operation{
+		ID: "create-tenant", Route: "POST /v1/tenants", Role: auth.RoleOperator, Tag: tagTenants,
+		Summary: "Create a tenant", Status: http.StatusCreated, Errors: []int{409},
+		Description: "An absent limit means no limit.",
 	}, api.Required, s.createTenant)
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-tenant", Method: http.MethodGet, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
+	api.Register(s.api, api.Operation{
+		ID: "list-tenants", Route: "GET /v1/tenants", Role: auth.RoleOperator, Tag: tagTenants, Summary: "List tenants",
+		Description: "By name, in byte order.",
+	}, s.listTenants)
+	api.Register(s.api, api.Operation{
+		ID: "get-tenant", Route: "GET /v1/tenants/{tenant}", Role: auth.RoleOperator, Tag: tagTenants,
 		Summary: "Get a tenant", Description: "With how much of its limits it uses.",
 	}, s.getTenant)
-	api.RegisterBody[TenantSettings](s.api, huma.Operation{
-		OperationID: "patch-tenant", Method: http.MethodPatch, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
+	api.RegisterBody[TenantSettings](s.api, api.Operation{
+		ID: "patch-tenant", Route: "PATCH /v1/tenants/{tenant}", Role: auth.RoleOperator, Tag: tagTenants,
 		Summary: "Change a tenant",
 		Description: "A JSON merge patch (RFC 7396): absent fields stay, and null removes a limit. Replicas use the change " +
 			"within two seconds.",
 	}, api.Required, s.patchTenant)
-	api.Register(s.api, huma.Operation{
-		OperationID: "delete-tenant", Method: http.MethodDelete, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
-		Summary: "Delete a tenant",
+	api.Register(s.api, api.Operation{
+		ID: "delete-tenant", Route: "DELETE /v1/tenants/{tenant}", Role: auth.RoleOperator, Tag: tagTenants,
+		Summary: "Delete a tenant", Errors: []int{409},
 		Description: "Revokes the tenant's keys. The response is 409 if the tenant has active or paused jobs, and for the " +
 			"tenant default. The tenant's history stays until retention deletes it. Its name can be used again.",
-		Errors: []int{409},
 	}, s.deleteTenant)
 }
 
@@ -105,15 +101,13 @@ type tenantAnswer struct {
 // changed returns the answer that shows a tenant.
 func changed(t tenants.Tenant, err error) (*tenantAnswer, error) { return &tenantAnswer{Body: t}, err }
 
-type createTenantInput struct{ Request body.Body[TenantInput] }
-
-func (s *server) createTenant(ctx context.Context, _ int32, in *createTenantInput) (*tenantAnswer, error) {
-	asked := in.Request.Value
-	if err := in.Request.Check(asked.validate()...); err != nil {
+func (s *server) createTenant(ctx context.Context, _ int32, in *body.Body[TenantInput]) (*tenantAnswer, error) {
+	asked := in.Value
+	if err := in.Check(asked.validate()...); err != nil {
 		return nil, err
 	}
 	t, err := s.Store.Tenants.CreateTenant(ctx, asked.tenant())
-	return &tenantAnswer{tenantPath(t.Name), t}, err
+	return &tenantAnswer{"/v1/tenants/" + t.Name, t}, err
 }
 
 // TenantRef is the input of operations on one tenant.
@@ -148,14 +142,11 @@ func (s *server) listTenants(ctx context.Context, _ int32, in *Paging) (*answer[
 		return nil, &pg.CursorError{Cursor: in.Cursor}
 	}
 	page, more, err := s.Store.Tenants.ListTenants(ctx, in.Cursor, in.Limit)
-	if err != nil {
-		return nil, err
-	}
 	next := ""
 	if more {
 		next = page[len(page)-1].Name
 	}
-	return pageOf(page, next, nil)
+	return pageOf(page, next, err)
 }
 
 type patchTenantInput struct {
@@ -169,19 +160,17 @@ func (s *server) patchTenant(ctx context.Context, _ int32, in *patchTenantInput)
 	}))
 }
 
-type patchOwnTenantInput struct{ Request body.Body[TenantNotify] }
-
-func (s *server) patchOwnTenant(ctx context.Context, tenant int32, in *patchOwnTenantInput) (*tenantAnswer, error) {
+func (s *server) patchOwnTenant(ctx context.Context, tenant int32, in *body.Body[TenantNotify]) (*tenantAnswer, error) {
 	own, err := s.Store.Tenants.GetTenantByID(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	asked, given := in.Request.Value, map[string]json.RawMessage{}
-	if err := in.Request.Check(append(asked.validate(),
+	asked, given := in.Value, map[string]json.RawMessage{}
+	if err := in.Check(append(asked.validate(),
 		s.forbiddenNotify(tenant, "body", asked.Notify)...)...); err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(in.Request.Raw, &given); err != nil {
+	if err := json.Unmarshal(in.Raw, &given); err != nil {
 		return nil, fmt.Errorf("reading the patch: %w", err)
 	}
 	return changed(s.Store.Tenants.EditTenant(ctx, own.Name, func(t *tenants.Tenant) error {

@@ -3,11 +3,9 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
@@ -15,32 +13,31 @@ import (
 )
 
 func (s *server) versionRoutes() {
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-job-changes", Method: http.MethodGet, Path: "/v1/jobs/{job}/changes", Tags: []string{tagJobs},
-		Summary: "List the changes of a job",
-		Description: "Who changed the job, its runs and its dead letters, what and when: the part of the audit log that is " +
-			"about the job, without addresses. Newest first. By id, this also works for a deleted job.",
-	}, s.listJobChanges)
-	api.Register(s.api, huma.Operation{
-		OperationID: "list-versions", Method: http.MethodGet, Path: "/v1/jobs/{job}/versions", Tags: []string{tagJobs},
+	api.Register(s.api, api.Operation{
+		ID: "list-versions", Route: "GET /v1/jobs/{job}/versions", Role: auth.RoleViewer, Tag: tagJobs,
 		Summary: "List the versions of a job",
 		Description: "Each change of the definition, each pause and each resume makes a version. Newest first. A former " +
 			"version is kept as long as runs are, and while one of them names it. By id, this also works for a deleted job. A " +
 			"page of large definitions ends before `limit`, after 4 MiB.",
 	}, s.listVersions)
-	api.Register(s.api, huma.Operation{
-		OperationID: "get-version", Method: http.MethodGet, Path: "/v1/jobs/{job}/versions/{version}",
-		Tags: []string{tagJobs}, Summary: "Get a version of a job",
+	api.Register(s.api, api.Operation{
+		ID: "get-version", Route: "GET /v1/jobs/{job}/versions/{version}", Role: auth.RoleViewer, Tag: tagJobs,
+		Summary:     "Get a version of a job",
 		Description: "With its definition and, if against names another version, how the two differ.",
 	}, s.getVersion)
-	api.Register(s.api, huma.Operation{
-		OperationID: "restore-version", Method: http.MethodPost, Path: "/v1/jobs/{job}/versions/{version}/restore",
-		Tags: []string{tagJobs}, Summary: "Restore a version of a job",
+	api.Register(s.api, api.Operation{
+		ID: "restore-version", Route: "POST /v1/jobs/{job}/versions/{version}/restore", Role: auth.RoleEditor, Tag: tagJobs,
+		Summary: "Restore a version of a job", Errors: []int{409, 412, 422},
 		Description: "Writes the version's definition as the job's next version, by the rules and limits of a PUT now. The " +
 			"job keeps its name, and stays paused or active. If nothing differs, nothing is written. To restore only if no " +
 			"other caller has changed the job since, send If-Match.",
-		Errors: []int{409, 412, 422},
 	}, s.restoreVersion)
+	api.Register(s.api, api.Operation{
+		ID: "list-job-changes", Route: "GET /v1/jobs/{job}/changes", Role: auth.RoleViewer, Tag: tagJobs,
+		Summary: "List the changes of a job",
+		Description: "Who changed the job, its runs and its dead letters, what and when: the part of the audit log that is " +
+			"about the job, without addresses. Newest first. By id, this also works for a deleted job.",
+	}, s.listJobChanges)
 }
 
 type jobPageInput struct {

@@ -24,9 +24,9 @@ const MaxBody = 1 << 20
 type API struct {
 	huma.API
 	Log      *slog.Logger
-	Roles    map[string]auth.Role      // the least role of every operation
 	NotFound func(route string) string // what is said of a thing that does not exist, by the pattern of its path
 	Missing  []string                  // what operations lack
+	IDs      []string                  // of the operations, in their order
 
 	// Around are further middlewares of operations. They know the caller.
 	Around map[string]func(huma.Context, func(huma.Context))
@@ -35,19 +35,61 @@ type API struct {
 	Admit func(ctx context.Context, w http.ResponseWriter, r *http.Request, role auth.Role) (auth.Caller, error)
 }
 
-// Register adds an operation. Callers need the role that Roles gives it. An error of its handler is answered as a
-// problem. The errors of op are those that it has besides what every caller may get, and besides 422 if it has
-// parameters.
-func Register[I, O any](a *API, op huma.Operation, handle func(context.Context, int32, *I) (*O, error)) {
-	op.RejectUnknownQueryParameters = true
-	role, known := a.Roles[op.OperationID]
+// Operation describes an operation.
+type Operation struct {
+	ID      string
+	Route   string    // its method and path: GET /v1/jobs
+	Role    auth.Role // the least role of its callers
+	Open    bool      // in place of a role: its handler checks a token
+	Tag     string    // the group that it belongs to
+	Summary string
+	Status  int   // of success; 0: what huma chooses
+	Errors  []int // besides what every caller may get, and besides 422 if it has parameters
+	MaxBody int64 // in bytes; 0: MaxBody
+
+	Responses   map[string]*huma.Response
+	RequestBody *huma.RequestBody
+	Description string
+}
+
+const roleExtension = "x-punctual-role"
+
+// RoleOf returns the least role of the callers of an operation.
+func RoleOf(op *huma.Operation) auth.Role {
+	role, _ := op.Extensions[roleExtension].(auth.Role)
+	return role
+}
+
+// Register adds an operation. An error of its handler is answered as a problem.
+func Register[I, O any](a *API, o Operation, handle func(context.Context, int32, *I) (*O, error)) {
+	register(a, o.described(), o.Open, handle)
+}
+
+func (o Operation) described() huma.Operation {
+	method, path, _ := strings.Cut(o.Route, " ")
+	op := huma.Operation{
+		OperationID: o.ID, Method: method, Path: path, Tags: []string{o.Tag}, Summary: o.Summary, Description: o.Description,
+		DefaultStatus: o.Status, Errors: o.Errors, MaxBodyBytes: o.MaxBody, Responses: o.Responses,
+		RequestBody: o.RequestBody, RejectUnknownQueryParameters: true,
+	}
+	if o.Role != auth.RoleNone {
+		op.Extensions = map[string]any{roleExtension: o.Role}
+	}
+	return op
+}
+
+func register[I, O any](
+	a *API, op huma.Operation, open bool, handle func(context.Context, int32, *I) (*O, error),
+) {
+	a.IDs = append(a.IDs, op.OperationID)
+	role := RoleOf(&op)
 	switch {
-	case !known:
-		a.Missing = append(a.Missing, "a role for "+op.OperationID)
 	case role != auth.RoleNone:
 		op.Middlewares = append(op.Middlewares, a.authorize(role))
 		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
 			http.StatusTooManyRequests)
+	case !open:
+		a.Missing = append(a.Missing, "a role for "+op.OperationID)
 	}
 	if around := a.Around[op.OperationID]; around != nil {
 		op.Middlewares = append(op.Middlewares, around)
@@ -83,16 +125,17 @@ const (
 	Optional = false
 )
 
-// RegisterBody adds an operation with a body, which its handler reads as a [body.Body] of B. The errors of op are those
+// RegisterBody adds an operation with a body, which its handler reads as a [body.Body] of B. The errors of o are those
 // that it has besides what is said of every body.
 func RegisterBody[B, I, O any](
-	a *API, op huma.Operation, need bool, handle func(context.Context, int32, *I) (*O, error),
+	a *API, o Operation, need bool, handle func(context.Context, int32, *I) (*O, error),
 ) {
+	op := o.described()
 	op.MaxBodyBytes = cmp.Or(op.MaxBodyBytes, MaxBody)
 	op.Errors = append(op.Errors, http.StatusBadRequest, http.StatusRequestEntityTooLarge,
 		http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
 	op.RequestBody = &huma.RequestBody{Required: need}
-	Register(a, op, handle)
+	register(a, op, o.Open, handle)
 	// Described only now: huma would read a body that it knows the schema of. body goes by this too.
 	media := &huma.MediaType{Schema: a.schema(reflect.TypeFor[B]())}
 	op.RequestBody.Content = map[string]*huma.MediaType{body.MediaJSON: media}

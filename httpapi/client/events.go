@@ -9,7 +9,6 @@ import (
 
 // EmitEvent emits an event.
 func (c *Client) EmitEvent(ctx context.Context, name string, event httpapi.EmitInput) (httpapi.Emitted, error) {
-	event.DryRun = false
 	return post[httpapi.Emitted](ctx, c, at("/v1/events/%s", name), event)
 }
 

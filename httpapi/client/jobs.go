@@ -62,19 +62,16 @@ func (c *Client) ResumeJob(ctx context.Context, job string, resume httpapi.Resum
 
 // PauseJobs starts an operation that pauses the selected jobs.
 func (c *Client) PauseJobs(ctx context.Context, pause httpapi.PauseJobsInput) (letters.Operation, error) {
-	pause.DryRun = false
 	return post[letters.Operation](ctx, c, "/v1/jobs/pause", pause)
 }
 
 // ResumeJobs starts an operation that resumes the selected jobs.
 func (c *Client) ResumeJobs(ctx context.Context, resume httpapi.JobsInput) (letters.Operation, error) {
-	resume.DryRun = false
 	return post[letters.Operation](ctx, c, "/v1/jobs/resume", resume)
 }
 
 // DeleteJobs starts an operation that deletes the selected jobs.
 func (c *Client) DeleteJobs(ctx context.Context, selected httpapi.JobsInput) (letters.Operation, error) {
-	selected.DryRun = false
 	return post[letters.Operation](ctx, c, "/v1/jobs/delete", selected)
 }
 

@@ -37,7 +37,6 @@ func (c *Client) CancelRun(ctx context.Context, run string) (runs.Run, error) {
 
 // RerunRun starts another run of the slot of a run.
 func (c *Client) RerunRun(ctx context.Context, run string, with httpapi.RerunInput) (runs.Run, error) {
-	with.DryRun = false
 	return post[runs.Run](ctx, c, at("/v1/runs/%s/rerun", run), with)
 }
 
@@ -100,23 +99,18 @@ const (
 
 // ReplayDeadLetters starts an operation that replays the selected dead letters.
 func (c *Client) ReplayDeadLetters(ctx context.Context, bulk httpapi.BulkInput) (letters.Operation, error) {
-	return start(ctx, c, replays, bulk)
+	return post[letters.Operation](ctx, c, replays, bulk)
 }
 
 // ResolveDeadLetters starts an operation that resolves the selected dead letters.
 func (c *Client) ResolveDeadLetters(ctx context.Context, bulk httpapi.BulkInput) (letters.Operation, error) {
-	return start(ctx, c, resolves, bulk)
+	return post[letters.Operation](ctx, c, resolves, bulk)
 }
 
 // CountReplays counts the dead letters that ReplayDeadLetters would replay.
 func (c *Client) CountReplays(ctx context.Context, bulk httpapi.BulkInput) (httpapi.Matched, error) {
 	bulk.DryRun = true
 	return post[httpapi.Matched](ctx, c, replays, bulk)
-}
-
-func start(ctx context.Context, c *Client, path string, bulk httpapi.BulkInput) (letters.Operation, error) {
-	bulk.DryRun = false
-	return post[letters.Operation](ctx, c, path, bulk)
 }
 
 // Operations lists operations on many runs or jobs.

@@ -51,22 +51,16 @@ func (v *visit) decideApproval() error {
 	return v.to("/approvals/"+run+"?"+url.Values{"token": {token}}.Encode(), "")
 }
 
-func (v *visit) approveRun() error {
-	return v.decideRun((*client.Client).ApproveRun, "The step is approved.")
-}
-
-func (v *visit) rejectRun() error {
-	return v.decideRun((*client.Client).RejectRun, "The step is rejected.")
-}
-
 // decideRun decides about a step on its own page, or on that of its workflow's run.
-func (v *visit) decideRun(
+func decideRun(
 	decide func(*client.Client, context.Context, string, httpapi.NoteInput) (runs.Run, error), done string,
-) error {
-	run, err := decide(v.api, v.ctx(), v.part("run"), httpapi.NoteInput{Note: v.field("note")})
-	to := "/runs/" + run.ID.String()
-	if run.Workflow != nil && v.field("from") == run.Workflow.String() {
-		to = "/runs/" + run.Workflow.String()
+) func(*visit) error {
+	return func(v *visit) error {
+		run, err := decide(v.api, v.ctx(), v.part("run"), httpapi.NoteInput{Note: v.field("note")})
+		to := "/runs/" + run.ID.String()
+		if run.Workflow != nil && v.field("from") == run.Workflow.String() {
+			to = "/runs/" + run.Workflow.String()
+		}
+		return v.done(err, to, done)
 	}
-	return v.done(err, to, done)
 }

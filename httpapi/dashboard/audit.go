@@ -51,10 +51,7 @@ func (v *visit) audit() error {
 	query := filtered(v.r.URL.Query(),
 		"action", "actor", "key", "resource", "resource_id", "name", "job", "from", "to", "cursor")
 	list, err := v.api.AuditLog(v.ctx(), query)
-	if err != nil {
-		return err
-	}
-	return v.show("audit", "Audit log", auditView{
+	return v.shows(err, "audit", "Audit log", auditView{
 		changesOf(list.Data, func(e audit.Entry) change { return change{JobChange: e.JobChange, Address: e.Address} }),
 		text(list.NextCursor), query,
 	})

@@ -1,11 +1,16 @@
 package dashboard
 
 import (
+	"encoding/json"
 	"fmt"
+	"html/template"
 	"net/url"
 	"strconv"
+	"strings"
+	"time"
 
 	"punctual/httpapi"
+	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 )
@@ -57,3 +62,48 @@ func (v *visit) restoreVersion() error {
 	_, err := api.RestoreVersion(v.ctx(), v.part("job"), int32(number))
 	return v.done(err, v.jobPath()+"/changes", fmt.Sprintf("Version %d is restored.", number))
 }
+
+// changedIn lists the fields that an entry says were changed. A field that a job's definition lacked, or lacks now, has
+// its default.
+func changedIn(e audit.JobChange) (found []difference) {
+	for _, d := range audit.Differences(e.Before, e.After) {
+		if d.Field != "version" { // nobody changes it
+			found = append(found, difference{d.Field, unquoted(d.Before), unquoted(d.After)})
+		}
+	}
+	byDefault := map[string]string{}
+	if strings.HasPrefix(string(e.Action), "job.") && !empty(e.Before) && !empty(e.After) {
+		byDefault = defaultFields()
+	}
+	for i := range found {
+		found[i].Field = strings.TrimPrefix(found[i].Field, "definition.")
+		for _, side := range []*string{&found[i].Before, &found[i].After} {
+			if value := byDefault[found[i].Field]; *side == "" && value != "" {
+				*side = value + " (default)"
+			}
+		}
+	}
+	return found
+}
+
+// defaultFields are the defaults of a job's fields, under their paths.
+func defaultFields() map[string]string {
+	d := domain.Definition{Schedule: domain.Schedule{Cron: "* * * * *"}}.WithDefaults()
+	fields := map[string]string{}
+	if raw, err := json.Marshal(d); err == nil {
+		for _, d := range audit.Differences(nil, raw) {
+			fields[d.Field] = unquoted(d.After)
+		}
+	}
+	return fields
+}
+
+// value shows a value of a field, and a time in the visitor's zone.
+func value(text string) template.HTML {
+	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return when(at)
+	}
+	return template.HTML(template.HTMLEscapeString(text)) //nolint:gosec // escaped
+}
+
+func empty(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }

@@ -17,6 +17,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"punctual/httpapi/auth"
+	"punctual/httpapi/client"
 	"punctual/httpapi/problem"
 )
 
@@ -114,10 +115,10 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 		"/new":                           (*visit).createJob,
 		"/runs/{run}/cancel":             (*visit).cancelRun,
 		"/runs/{run}/rerun":              (*visit).rerunRun,
-		"/runs/{run}/approve":            (*visit).approveRun,
-		"/runs/{run}/reject":             (*visit).rejectRun,
-		"/dead-letters/replay":           (*visit).replayLetters,
-		"/dead-letters/resolve":          (*visit).resolveLetters,
+		"/runs/{run}/approve":            decideRun((*client.Client).ApproveRun, "The step is approved."),
+		"/runs/{run}/reject":             decideRun((*client.Client).RejectRun, "The step is rejected."),
+		"/dead-letters/replay":           ofLetters("replay"),
+		"/dead-letters/resolve":          ofLetters("resolve"),
 		"/operations/{operation}/cancel": (*visit).cancelOperation,
 		"/breakers/reset":                (*visit).resetBreakers,
 		"/settings/keys":                 (*visit).createKey,

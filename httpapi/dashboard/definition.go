@@ -19,10 +19,7 @@ type definitionView struct {
 
 func (v *visit) definition(job httpapi.Job) error {
 	text, err := manifest.YAML(job.Definition)
-	if err != nil {
-		return err
-	}
-	return v.show("definition", job.Name, definitionView{job, text, v.curl(job), v.apply(text)})
+	return v.shows(err, "definition", job.Name, definitionView{job, text, v.curl(job), v.apply(text)})
 }
 
 // curl returns the command that creates a job.

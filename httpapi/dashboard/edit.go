@@ -71,7 +71,7 @@ func (v *visit) saveJob(job httpapi.Job) error {
 	before := view.Loaded.form()
 	for _, in := range formInputs {
 		if v.field("take-"+in.name) == "saved" {
-			*in.of(&view.Form) = *in.of(&before)
+			view.Form[in.name] = before[in.name]
 		}
 	}
 	method := http.MethodPatch
@@ -199,8 +199,8 @@ func (v *visit) showConflict(view editorView, now httpapi.Job) error {
 	before, saved, byDefault := view.Loaded.form(), formOf(now.Definition).tidy(), defaultsOf(now.Definition)
 	view.Conflict = &conflict{Version: now.Version}
 	for _, in := range formInputs {
-		row := conflictRow{in.name, in.label, *in.of(&before), *in.of(&view.Form), *in.of(&saved), false, "the default"}
-		if *in.of(&byDefault) == "" {
+		row := conflictRow{in.name, in.label, before[in.name], view.Form[in.name], saved[in.name], false, "the default"}
+		if byDefault[in.name] == "" {
 			row.None = "empty"
 		}
 		if view.AsJSON || row.Now == row.Before && row.Yours == row.Now {
@@ -208,7 +208,7 @@ func (v *visit) showConflict(view editorView, now httpapi.Job) error {
 		}
 		switch {
 		case row.Yours == row.Before:
-			*in.of(&view.Form) = row.Now
+			view.Form[in.name] = row.Now
 		case row.Now != row.Before && row.Now != row.Yours:
 			row.Both = true
 		}

@@ -76,37 +76,20 @@ func (m mistakes) Faults() (faults []problem.FieldError) {
 	return faults
 }
 
-// formFields are the fields beside which the form shows what is wrong.
-var formFields = []string{
-	"name", "description", "schedule.cron", "schedule.timezone", "schedule.every", "schedule.at", "schedule.delay",
-	"schedule.event", "schedule.filter",
-	"target.url", "target.method", "target.headers", "target.body", "steps", "timeout", "retry.max_attempts", "queue",
-	"labels",
-	"concurrency_policy", "max_pending_runs", "limits", "then", "missed.policy",
-}
-
-// jobForm holds the fields of a definition as people write them.
-type jobForm struct {
-	Name, Description, Kind          string
-	Cron, Timezone, Every, At, Delay string
-	Event, Filter                    string
-	URL, Method, Headers, Body       string
-	Timeout, Attempts, Queue, Labels string
-	Concurrency, Missed, Pending     string
-	Limits, Then                     string
-	Steps                            string // as JSON; empty: the job has a target
-}
+// jobForm holds the fields of a definition as people write them, by their names in the form. Without steps, which are
+// JSON, the job has a target.
+type jobForm map[string]string
 
 // formOf fills the form with a definition. A field that has its default is empty: what nobody touches is not written.
 func formOf(d domain.Definition) jobForm {
 	f := written(d)
 	byDefault := defaultsOf(d)
-	for _, in := range formInputs {
-		if *in.of(&f) == *in.of(&byDefault) {
-			*in.of(&f) = ""
+	for name := range f {
+		if f[name] == byDefault[name] {
+			f[name] = ""
 		}
 	}
-	f.Kind = string(d.Schedule.Kind())
+	f["kind"] = string(d.Schedule.Kind())
 	return f
 }
 
@@ -120,29 +103,25 @@ func defaultsOf(d domain.Definition) jobForm {
 // written fills the form with a definition, default or not.
 func written(d domain.Definition) jobForm {
 	f := jobForm{
-		Name: d.Name, Description: d.Description, Kind: string(d.Schedule.Kind()),
-		Cron: d.Schedule.Cron, Timezone: d.Schedule.Timezone, Every: d.Schedule.Every.String(),
-		At: d.Schedule.At.String(), Delay: d.Schedule.Delay.String(),
-		Event: d.Schedule.Event, Filter: string(d.Schedule.Filter),
-		URL: d.Target.URL, Method: d.Target.Method, Headers: lines(d.Target.Headers, ": "),
-		Timeout: d.Timeout.String(), Queue: d.Queue, Labels: lines(d.Labels, "="),
-		Concurrency: string(d.ConcurrencyPolicy), Missed: string(d.Missed.Policy),
+		"name": d.Name, "description": d.Description, "kind": string(d.Schedule.Kind()),
+		"cron": d.Schedule.Cron, "timezone": d.Schedule.Timezone, "every": d.Schedule.Every.String(),
+		"at": d.Schedule.At.String(), "delay": d.Schedule.Delay.String(),
+		"event": d.Schedule.Event, "filter": string(d.Schedule.Filter),
+		"url": d.Target.URL, "method": d.Target.Method, "headers": lines(d.Target.Headers, ": "),
+		"timeout": d.Timeout.String(), "queue": d.Queue, "labels": lines(d.Labels, "="),
+		"attempts": strings.TrimPrefix(strconv.Itoa(d.Retry.MaxAttempts), "0"), // empty: none is set
+		"pending":  strings.TrimPrefix(strconv.Itoa(d.MaxPendingRuns), "0"),
+		"limits":   strings.Join(d.Limits, "\n"), "concurrency": string(d.ConcurrencyPolicy),
+		"missed": string(d.Missed.Policy), "then": "", "steps": "", "body": "",
 	}
-	if d.Retry.MaxAttempts != 0 {
-		f.Attempts = strconv.Itoa(d.Retry.MaxAttempts)
-	}
-	if d.MaxPendingRuns != 0 {
-		f.Pending = strconv.Itoa(d.MaxPendingRuns)
-	}
-	f.Limits = strings.Join(d.Limits, "\n")
 	for _, l := range d.Then {
-		f.Then = strings.TrimPrefix(f.Then+"\n"+l.Job+" "+string(cmp.Or(l.When, domain.WhenSucceeded)), "\n")
+		f["then"] = strings.TrimPrefix(f["then"]+"\n"+l.Job+" "+string(cmp.Or(l.When, domain.WhenSucceeded)), "\n")
 	}
 	if d.IsWorkflow() {
-		f.Steps = indented(d.Steps)
+		f["steps"] = indented(d.Steps)
 	}
 	if len(d.Target.Body) > 0 {
-		f.Body = unquoted(json.RawMessage(indented(d.Target.Body))) // a text without its quotes
+		f["body"] = unquoted(json.RawMessage(indented(d.Target.Body))) // a text without its quotes
 	}
 	return f
 }
@@ -155,56 +134,54 @@ func lines(values map[string]string, between string) string {
 	return strings.Join(all, "\n")
 }
 
-// formInputs are the fields of the form, by the names under which a browser sends them.
-var formInputs = []struct {
-	name, label string
-	of          func(*jobForm) *string
-}{
-	{"name", "Name", func(f *jobForm) *string { return &f.Name }},
-	{"description", "Description", func(f *jobForm) *string { return &f.Description }},
-	{"labels", "Labels", func(f *jobForm) *string { return &f.Labels }},
-	{"kind", "Kind", func(f *jobForm) *string { return &f.Kind }},
-	{"cron", "Cron", func(f *jobForm) *string { return &f.Cron }},
-	{"timezone", "Time zone", func(f *jobForm) *string { return &f.Timezone }},
-	{"every", "Every", func(f *jobForm) *string { return &f.Every }},
-	{"at", "At", func(f *jobForm) *string { return &f.At }},
-	{"delay", "Delay", func(f *jobForm) *string { return &f.Delay }},
-	{"event", "Event", func(f *jobForm) *string { return &f.Event }},
-	{"filter", "Filter", func(f *jobForm) *string { return &f.Filter }},
-	{"method", "Method", func(f *jobForm) *string { return &f.Method }},
-	{"url", "URL", func(f *jobForm) *string { return &f.URL }},
-	{"headers", "Headers", func(f *jobForm) *string { return &f.Headers }},
-	{"body", "Body", func(f *jobForm) *string { return &f.Body }},
-	{"steps", "Steps", func(f *jobForm) *string { return &f.Steps }},
-	{"timeout", "Timeout", func(f *jobForm) *string { return &f.Timeout }},
-	{"attempts", "Attempts, at most", func(f *jobForm) *string { return &f.Attempts }},
-	{"concurrency", "While another run is active", func(f *jobForm) *string { return &f.Concurrency }},
-	{"pending", "Runs that may wait", func(f *jobForm) *string { return &f.Pending }},
-	{"limits", "Limits", func(f *jobForm) *string { return &f.Limits }},
-	{"then", "Then", func(f *jobForm) *string { return &f.Then }},
-	{"missed", "Missed slots", func(f *jobForm) *string { return &f.Missed }},
-	{"queue", "Queue", func(f *jobForm) *string { return &f.Queue }},
+// formInputs are the fields of the form: their names, their labels, and their places in the body.
+var formInputs = []struct{ name, label, at string }{
+	{"name", "Name", "name"},
+	{"description", "Description", "description"},
+	{"labels", "Labels", "labels"},
+	{"kind", "Kind", ""},
+	{"cron", "Cron", "schedule.cron"},
+	{"timezone", "Time zone", "schedule.timezone"},
+	{"every", "Every", "schedule.every"},
+	{"at", "At", "schedule.at"},
+	{"delay", "Delay", "schedule.delay"},
+	{"event", "Event", "schedule.event"},
+	{"filter", "Filter", "schedule.filter"},
+	{"method", "Method", "target.method"},
+	{"url", "URL", "target.url"},
+	{"headers", "Headers", "target.headers"},
+	{"body", "Body", "target.body"},
+	{"steps", "Steps", "steps"},
+	{"timeout", "Timeout", "timeout"},
+	{"attempts", "Attempts, at most", "retry.max_attempts"},
+	{"concurrency", "While another run is active", "concurrency_policy"},
+	{"pending", "Runs that may wait", "max_pending_runs"},
+	{"limits", "Limits", "limits"},
+	{"then", "Then", "then"},
+	{"missed", "Missed slots", "missed.policy"},
+	{"queue", "Queue", "queue"},
 }
 
 // readForm reads the form, field by field.
-func readForm(field func(name string) string) (f jobForm) {
+func readForm(field func(name string) string) jobForm {
+	f := jobForm{}
 	for _, in := range formInputs {
-		*in.of(&f) = field(in.name)
+		f[in.name] = field(in.name)
 	}
 	return f.tidy()
 }
 
 // tidy writes the texts as a browser sends them back, so that a text nobody touched is the same.
 func (f jobForm) tidy() jobForm {
-	for _, in := range formInputs {
-		*in.of(&f) = strings.TrimSpace(strings.ReplaceAll(*in.of(&f), "\r\n", "\n"))
+	for name, text := range f {
+		f[name] = strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n"))
 	}
 	return f
 }
 
 // Workflow reports whether the form has steps in place of a target, also if the visitor has emptied them.
 func (e editorView) Workflow() bool {
-	return e.Form.Steps != "" || e.Job != nil && e.Job.IsWorkflow()
+	return e.Form["steps"] != "" || e.Job != nil && e.Job.IsWorkflow()
 }
 
 // patch returns what the form says, as a JSON Merge Patch: an emptied field is null, which restores the default.
@@ -215,9 +192,11 @@ func (f jobForm) patch() map[string]any {
 		}
 		return value
 	}
-	target := map[string]any{"url": f.URL, "method": orNull(f.Method), "headers": pairs(f.Headers, ":"), "body": nil}
-	if f.Body != "" {
-		target["body"] = client.BodyOf([]byte(f.Body))
+	target := map[string]any{
+		"url": f["url"], "method": orNull(f["method"]), "headers": pairs(f["headers"], ":"), "body": nil,
+	}
+	if f["body"] != "" {
+		target["body"] = client.BodyOf([]byte(f["body"]))
 	}
 	number := func(value string) any {
 		if n, err := strconv.Atoi(value); err == nil {
@@ -226,22 +205,22 @@ func (f jobForm) patch() map[string]any {
 		return orNull(value)
 	}
 	patch := map[string]any{
-		"name": f.Name, "description": orNull(f.Description), "schedule": f.schedule(), "target": target,
-		"timeout": orNull(f.Timeout), "retry": map[string]any{"max_attempts": number(f.Attempts)},
-		"queue": orNull(f.Queue), "labels": pairs(f.Labels, "="),
-		"concurrency_policy": orNull(f.Concurrency), "max_pending_runs": number(f.Pending),
-		"limits": f.limits(), "then": f.then(), "missed": map[string]any{"policy": orNull(f.Missed)},
+		"name": f["name"], "description": orNull(f["description"]), "schedule": f.schedule(), "target": target,
+		"timeout": orNull(f["timeout"]), "retry": map[string]any{"max_attempts": number(f["attempts"])},
+		"queue": orNull(f["queue"]), "labels": pairs(f["labels"], "="),
+		"concurrency_policy": orNull(f["concurrency"]), "max_pending_runs": number(f["pending"]),
+		"limits": f.limits(), "then": f.then(), "missed": map[string]any{"policy": orNull(f["missed"])},
 	}
-	if f.Steps != "" {
+	if f["steps"] != "" {
 		delete(patch, "target")
-		patch["steps"] = client.BodyOf([]byte(f.Steps)) // a text that is no JSON is one that the API refuses
+		patch["steps"] = client.BodyOf([]byte(f["steps"])) // a text that is no JSON is one that the API refuses
 	}
 	return patch
 }
 
 // limits returns the limits that the form names; nil: none.
 func (f jobForm) limits() any {
-	if names := strings.Fields(f.Limits); len(names) > 0 {
+	if names := strings.Fields(f["limits"]); len(names) > 0 {
 		return names
 	}
 	return nil
@@ -250,7 +229,7 @@ func (f jobForm) limits() any {
 // then returns the jobs that the end of a run triggers, a line each, with the word that says when; nil: none.
 func (f jobForm) then() any {
 	var links []map[string]any
-	for line := range strings.Lines(f.Then) {
+	for line := range strings.Lines(f["then"]) {
 		if job, when, said := strings.Cut(strings.TrimSpace(line), " "); said {
 			links = append(links, map[string]any{"job": job, "when": strings.TrimSpace(when)})
 		} else if job != "" {
@@ -268,26 +247,26 @@ func (f jobForm) schedule() map[string]any {
 	s := map[string]any{
 		"cron": nil, "timezone": nil, "every": nil, "at": nil, "delay": nil, "event": nil, "filter": nil,
 	}
-	switch domain.Kind(f.Kind) {
+	switch domain.Kind(f["kind"]) {
 	case domain.KindCron:
-		s["cron"] = f.Cron
-		if f.Timezone != "" {
-			s["timezone"] = f.Timezone
+		s["cron"] = f["cron"]
+		if f["timezone"] != "" {
+			s["timezone"] = f["timezone"]
 		}
 	case domain.KindEvery:
-		s["every"] = f.Every
+		s["every"] = f["every"]
 	case domain.KindAt:
-		at := instantIn(f.At, time.UTC)
+		at := instantIn(f["at"], time.UTC)
 		local, added := strings.CutSuffix(at, "Z")
-		if s["at"] = at; f.Timezone != "" && added && !strings.HasSuffix(f.At, "Z") {
-			s["at"], s["timezone"] = local, f.Timezone
+		if s["at"] = at; f["timezone"] != "" && added && !strings.HasSuffix(f["at"], "Z") {
+			s["at"], s["timezone"] = local, f["timezone"]
 		}
 	case domain.KindDelay:
-		s["delay"] = f.Delay
+		s["delay"] = f["delay"]
 	case domain.KindEvent:
-		s["event"] = f.Event
-		if f.Filter != "" {
-			s["filter"] = client.BodyOf([]byte(f.Filter)) // a text that is no JSON is one that the API refuses
+		s["event"] = f["event"]
+		if f["filter"] != "" {
+			s["filter"] = client.BodyOf([]byte(f["filter"])) // a text that is no JSON is one that the API refuses
 		}
 	}
 	return s
@@ -331,10 +310,11 @@ func (v *visit) newJob() error {
 		return err
 	}
 	view := editorView{AsJSON: v.param("as") == "json", JSON: newJSON}
-	view.Form = jobForm{Kind: string(domain.KindCron), Cron: "0 3 * * mon-fri"}
+	view.Form = readForm(func(string) string { return "" })
+	view.Form["kind"], view.Form["cron"] = string(domain.KindCron), "0 3 * * mon-fri"
 	view.Defaults = defaultsOf(domain.Definition{})
 	if !v.may(auth.RoleEditor) { // one-shots are all that a submitter creates
-		view.Form.Kind, view.Form.Cron = string(domain.KindDelay), ""
+		view.Form["kind"], view.Form["cron"] = string(domain.KindDelay), ""
 		view.JSON = strings.Replace(newJSON, `{"cron": "0 3 * * mon-fri", "timezone": "Europe/Berlin"}`, `{"delay": "5m"}`, 1)
 	}
 	if from := v.param("like"); from != "" {
@@ -364,7 +344,11 @@ func (v *visit) createJob() error {
 func (v *visit) edited() editorView {
 	view := editorView{Form: readForm(v.field), JSON: v.field("json"), AsJSON: v.field("as") == "json"}
 	if !view.AsJSON {
-		view.fields = slices.Clone(formFields)
+		for _, in := range formInputs {
+			if in.at != "" {
+				view.fields = append(view.fields, in.at)
+			}
+		}
 	}
 	return view
 }
@@ -415,8 +399,8 @@ func (v *visit) preview() error {
 }
 
 func (v *visit) previewOf(form jobForm) (view previewView) {
-	switch kind := domain.Kind(form.Kind); {
-	case kind.Recurring(), kind == domain.KindAt && form.At != "":
+	switch kind := domain.Kind(form["kind"]); {
+	case kind.Recurring(), kind == domain.KindAt && form["at"] != "":
 	default:
 		return view
 	}
@@ -427,7 +411,7 @@ func (v *visit) previewOf(form jobForm) (view previewView) {
 		view.Problem = problemOf(err)
 		return view
 	}
-	view.Warnings, view.Slots, view.Zone = preview.Warnings, preview.Slots, form.Timezone
+	view.Warnings, view.Slots, view.Zone = preview.Warnings, preview.Slots, form["timezone"]
 	var s domain.Schedule
 	if raw, err := json.Marshal(schedule); err == nil && json.Unmarshal(raw, &s) == nil {
 		view.Words = scheduleWords(s)

@@ -16,10 +16,7 @@ type queuesView struct {
 
 func (v *visit) queues() error {
 	view, err := v.readQueues()
-	if err != nil {
-		return err
-	}
-	return v.show("queues", "Queues and replicas", view)
+	return v.shows(err, "queues", "Queues and replicas", view)
 }
 
 func (v *visit) readQueues() (view queuesView, err error) {

@@ -79,21 +79,17 @@ func flowOf(r runs.Run) *flowView {
 func definedGraph(d domain.Definition) template.HTML {
 	nodes := make([]node, len(d.Steps))
 	for i, s := range d.Steps {
-		if s.Approval != nil {
-			nodes[i] = node{
-				Name: s.Name, Note: "approval", Title: s.Name + ": waits for approval", DependsOn: s.DependsOn,
-				Ended: s.When == domain.WhenEnded,
-			}
-			continue
-		}
 		host := s.Target.Host
 		if u, err := url.Parse(s.Target.URL); err == nil && host == "" {
 			host = u.Host
 		}
 		method := cmp.Or(s.Target.Method, "POST")
+		note, title := method+" "+shortened(host, 20), method+" "+s.Target.URL
+		if s.Approval != nil {
+			note, title = "approval", "waits for approval"
+		}
 		nodes[i] = node{
-			Name: s.Name, Note: method + " " + shortened(host, 20), Title: s.Name + ": " + method + " " + s.Target.URL,
-			DependsOn: s.DependsOn, Ended: s.When == domain.WhenEnded,
+			Name: s.Name, Note: note, Title: s.Name + ": " + title, DependsOn: s.DependsOn, Ended: s.When == domain.WhenEnded,
 		}
 	}
 	return graph(nodes)

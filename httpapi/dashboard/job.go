@@ -14,6 +14,7 @@ import (
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/history"
+	"punctual/store/letters"
 	"punctual/store/runs"
 )
 
@@ -80,11 +81,9 @@ func (v *visit) job(job httpapi.Job) error {
 		return err
 	}
 	if view.At != "" {
-		if err := v.explain(&view); err != nil {
-			return err
-		}
+		err = v.explain(&view)
 	}
-	return v.show("job", job.Name, view)
+	return v.shows(err, "job", job.Name, view)
 }
 
 // passed returns the slots that the newest pause swallowed, if it ended since then and none of them was made up for.
@@ -167,11 +166,9 @@ func (v *visit) deleteJob() error {
 // backfillView asks for runs of past slots: first it counts them.
 type backfillView struct {
 	Job      httpapi.Job
-	From, To string
+	From, To string // as they were written
 	Zone     string // of From and To
-	Rerun    bool
-	Allow    bool // the runs may overlap
-	Chain    bool // their ends trigger the jobs in then
+	In       httpapi.BackfillInput
 	Count    *httpapi.BackfillCount
 	Problem  *problem.Problem
 }
@@ -180,55 +177,44 @@ func (v *visit) backfill(job httpapi.Job) error {
 	if err := v.needs(auth.RoleEditor, "Filling in past slots"); err != nil {
 		return err
 	}
-	view := v.backfillAsked(v.param)
-	view.Job = job
-	zone := v.located(v.param)
-	view.Zone = zone.String()
-	if view.From != "" || view.To != "" {
-		var n httpapi.BackfillCount
-		in := backfillOf(view, zone)
-		in["dry_run"] = true
-		_, err := v.api.Do(v.ctx(), http.MethodPost, "/v1/jobs/"+job.ID.String()+"/backfill", in, &n)
-		if view.Problem, err = refused(err); err != nil {
-			return err
-		}
-		if view.Problem == nil {
-			view.Count = &n
-		}
+	view := backfillView{
+		Job: job, From: v.param("from"), To: v.param("to"), Zone: v.located(v.param).String(), In: v.backfillOf(v.param),
 	}
-	return v.show("backfill", "Backfill "+job.Name, view)
+	if view.From == "" && view.To == "" {
+		return v.show("backfill", "Backfill "+job.Name, view)
+	}
+	in := view.In
+	in.DryRun = true
+	var n httpapi.BackfillCount
+	_, err := v.api.Do(v.ctx(), http.MethodPost, "/v1/jobs/"+job.ID.String()+"/backfill", in, &n)
+	if view.Problem, err = refused(err); view.Problem == nil {
+		view.Count = &n
+	}
+	return v.shows(err, "backfill", "Backfill "+job.Name, view)
 }
 
-// backfillAsked reads the form's fields.
-func (v *visit) backfillAsked(field func(string) string) backfillView {
-	return backfillView{
-		From: field("from"), To: field("to"), Rerun: field("rerun") != "", Allow: field("allow") != "",
-		Chain: field("chain") != "",
-	}
-}
-
-func backfillOf(view backfillView, zone *time.Location) map[string]any {
-	in := map[string]any{"rerun": view.Rerun, "chain": view.Chain}
-	if view.Allow {
-		in["concurrency"] = "allow"
-	}
-	for name, value := range map[string]string{"from": view.From, "to": view.To} {
-		if value != "" {
-			if _, err := time.Parse(time.DateOnly, value); err == nil {
-				value += "T00:00"
-			}
-			in[name] = instantIn(value, zone)
+// backfillOf reads the form's fields. A day begins at midnight in the zone of the form.
+func (v *visit) backfillOf(field func(string) string) httpapi.BackfillInput {
+	bound := func(name string) string {
+		text := field(name)
+		if _, err := time.Parse(time.DateOnly, text); err == nil {
+			text += "T00:00"
 		}
+		return instantIn(text, v.located(field))
+	}
+	in := httpapi.BackfillInput{
+		From: bound("from"), To: bound("to"), Rerun: field("rerun") != "", Chain: field("chain") != "",
+	}
+	if field("allow") != "" {
+		in.Concurrency = letters.ConcurrencyAllow
 	}
 	return in
 }
 
 func (v *visit) startBackfill() error {
-	in := backfillOf(v.backfillAsked(v.field), v.located(v.field))
-	if note := v.field("note"); note != "" {
-		in["note"] = note
-	}
-	var started struct{ ID string }
+	in := v.backfillOf(v.field)
+	in.Note = v.field("note")
+	var started letters.Operation
 	_, err := v.api.Do(v.ctx(), http.MethodPost, "/v1"+v.jobPath()+"/backfill", in, &started)
-	return v.done(err, "/operations/"+started.ID, "The backfill has started.")
+	return v.done(err, "/operations/"+started.ID.String(), "The backfill has started.")
 }

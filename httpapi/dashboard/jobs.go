@@ -40,11 +40,9 @@ func (v *visit) jobs() error {
 		query.Set("cursor", cursor)
 	}
 	list, err := v.api.Jobs(v.ctx(), query)
-	if view.Problem, err = refused(err); err != nil {
-		return err
-	}
+	view.Problem, err = refused(err)
 	view.Jobs, view.Next = list.Data, text(list.NextCursor)
-	return v.show("jobs", "Jobs", view)
+	return v.shows(err, "jobs", "Jobs", view)
 }
 
 // searched returns the filters that a search means: name=value is a label, state:paused and queue:critical are what

@@ -48,15 +48,11 @@ func (v *visit) letters() error {
 		list, err = v.api.DeadLetterGroups(v.ctx(), query)
 		view.Groups, view.Next = list.Data, text(list.NextCursor)
 	}
-	if view.Problem, err = refused(err); err != nil {
-		return err
-	}
-	return v.show("letters", "Dead letters", view)
+	view.Problem, err = refused(err)
+	return v.shows(err, "letters", "Dead letters", view)
 }
 
-func (v *visit) replayLetters() error { return v.bulk("replay") }
-
-func (v *visit) resolveLetters() error { return v.bulk("resolve") }
+func ofLetters(verb string) func(*visit) error { return func(v *visit) error { return v.bulk(verb) } }
 
 // bulk counts the selected dead letters, and starts the operation once the visitor has seen the number.
 func (v *visit) bulk(verb string) error {

@@ -16,7 +16,6 @@ import (
 type noticesView struct {
 	Job     httpapi.Job
 	Notices httpapi.Notices
-	Next    string
 }
 
 func (v *visit) notices(job httpapi.Job) error {
@@ -24,19 +23,13 @@ func (v *visit) notices(job httpapi.Job) error {
 	query.Set("job_id", job.ID.String())
 	query.Set("limit", shownRuns)
 	list, err := v.api.Notices(v.ctx(), query)
-	if err != nil {
-		return err
-	}
-	return v.show("notices", job.Name, noticesView{job, list, text(list.NextCursor)})
+	return v.shows(err, "notices", job.Name, noticesView{job, list})
 }
 
 // notice is the page of a notice, with all jobs that it told of.
 func (v *visit) notice() error {
 	n, err := v.api.Notice(v.ctx(), v.part("notice"))
-	if err != nil {
-		return err
-	}
-	return v.show("notice", "Notice", n)
+	return v.shows(err, "notice", "Notice", n)
 }
 
 // deaf returns the recipients that take no notices now.

@@ -92,8 +92,6 @@ func (v *visit) overview() (err error) {
 	if view.Deaf, err = v.deaf(); err != nil {
 		return err
 	}
-	if view.Expiring, err = v.expiringKeys(); err != nil {
-		return err
-	}
-	return v.show("overview", "Overview", view)
+	view.Expiring, err = v.expiringKeys()
+	return v.shows(err, "overview", "Overview", view)
 }

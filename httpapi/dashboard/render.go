@@ -106,6 +106,14 @@ func (v *visit) show(name, title string, data any) error {
 	return v.render(http.StatusOK, name, title, data)
 }
 
+// shows answers with a page, unless what it shows could not be read.
+func (v *visit) shows(err error, name, title string, data any) error {
+	if err != nil {
+		return err
+	}
+	return v.show(name, title, data)
+}
+
 var functions = template.FuncMap{
 	"when":     when,
 	"told":     toldToPeople,

@@ -45,8 +45,6 @@ func (v *visit) planRerun() error {
 		in.From = []string{view.From}
 	}
 	view.Plan, err = v.api.PlanRerun(v.ctx(), run.ID.String(), in)
-	if view.Problem, err = refused(err); err != nil {
-		return err
-	}
-	return v.show("rerun", "Rerun "+run.Job, view)
+	view.Problem, err = refused(err)
+	return v.shows(err, "rerun", "Rerun "+run.Job, view)
 }

@@ -106,10 +106,7 @@ type entry struct {
 
 func (v *visit) run() error {
 	view, err := v.viewRun()
-	if err != nil {
-		return err
-	}
-	return v.show("run", view.title(), view)
+	return v.shows(err, "run", view.title(), view)
 }
 
 // title names the run: that of a step by its step.
@@ -258,11 +255,9 @@ func (v *visit) runs() error {
 	query.Set("limit", shownRuns)
 	view := runsView{Filter: query, Zone: v.located(func(string) string { return "" })}
 	list, err := v.api.Runs(v.ctx(), query)
-	if view.Problem, err = refused(err); err != nil {
-		return err
-	}
+	view.Problem, err = refused(err)
 	view.Runs, view.Next = list.Data, text(list.NextCursor)
-	return v.show("runs", "Runs", view)
+	return v.shows(err, "runs", "Runs", view)
 }
 
 func (v *visit) cancelRun() error {

@@ -26,10 +26,7 @@ type settingsView struct {
 
 func (v *visit) settings() error {
 	view, err := v.readSettings()
-	if err != nil {
-		return err
-	}
-	return v.show("settings", "Settings", view)
+	return v.shows(err, "settings", "Settings", view)
 }
 
 func (v *visit) readSettings() (view settingsView, err error) {
@@ -101,11 +98,8 @@ func (v *visit) testNotify() error {
 		return err
 	}
 	view, err := v.readSettings()
-	if err != nil {
-		return err
-	}
 	view.Tests, view.Tested = results.Data, true
-	return v.show("settings", "Settings", view)
+	return v.shows(err, "settings", "Settings", view)
 }
 
 // freeze stops or goes on with the claims of the tenant or of the deployment.

@@ -50,40 +50,6 @@ const HeaderPosition = "Punctual-Position"
 // Code names a problem. The list is closed: Codes lists it.
 type Code string
 
-// The codes of problems.
-const (
-	CodeMalformed       Code = "malformed"
-	CodeRunToken        Code = "run_token"
-	CodeUnauthenticated Code = "unauthenticated"
-	CodeCrossOrigin     Code = "cross_origin"
-	CodeForbidden       Code = "forbidden"
-	CodeCallback        Code = "callback"
-	CodeHost            Code = "wrong_host"
-	CodeNotFound        Code = "not_found"
-	CodeNoRoute         Code = "no_route"
-	CodeWrongMethod     Code = "method_not_allowed"
-	CodeNameTaken       Code = "name_taken"
-	CodeActiveRun       Code = "active_run"
-	CodeKeyPending      Code = "key_pending"
-	CodeState           Code = "state"
-	CodeLimit           Code = "limit"
-	CodeSuperseded      Code = "superseded"
-	CodeCursorGone      Code = "cursor_gone"
-	CodeVersion         Code = "version_mismatch"
-	CodeTooLarge        Code = "body_too_large"
-	CodeMediaType       Code = "unsupported_media_type"
-	CodeInvalid         Code = "invalid"
-	CodeKeyReused       Code = "idempotency_key_reused"
-	CodeRateLimited     Code = "rate_limited"
-	CodeInternal        Code = "internal"
-	CodeDatabase        Code = "database_unavailable"
-	CodeLocked          Code = "locked"
-	CodeIssuer          Code = "issuer_unavailable"
-	CodeNotReady        Code = "not_ready"
-	CodeBusy            Code = "busy"
-	CodeClientCancelled Code = "cancelled" // the client is gone and never reads it
-)
-
 // Meaning is what a code stands for.
 type Meaning struct {
 	Status int // HTTP status
@@ -91,40 +57,49 @@ type Meaning struct {
 }
 
 // Codes gives each code its status and its meaning.
-var Codes = map[Code]Meaning{
-	CodeMalformed:       {http.StatusBadRequest, "Malformed request"},
-	CodeRunToken:        {http.StatusUnauthorized, "Invalid run token"},
-	CodeUnauthenticated: {http.StatusUnauthorized, "Not authenticated"},
-	CodeCrossOrigin:     {http.StatusForbidden, "Cross-origin request refused"},
-	CodeForbidden:       {http.StatusForbidden, "Forbidden"},
-	CodeCallback:        {http.StatusForbidden, "Runs may not call Punctual's API"},
-	CodeHost:            {http.StatusMisdirectedRequest, "Wrong host"},
-	CodeNotFound:        {http.StatusNotFound, "Not found"},
-	CodeNoRoute:         {http.StatusNotFound, "Path not found"},
-	CodeWrongMethod:     {http.StatusMethodNotAllowed, "Method not allowed"},
-	CodeNameTaken:       {http.StatusConflict, "The name is taken"},
-	CodeActiveRun: {
-		http.StatusConflict, "The job has an active run, and its concurrency policy does not allow another",
-	},
-	CodeKeyPending:      {http.StatusConflict, "A run with the key is pending"},
-	CodeState:           {http.StatusConflict, "Conflict with the current state"},
-	CodeLimit:           {http.StatusConflict, "A limit has been reached"},
-	CodeSuperseded:      {http.StatusConflict, "The attempt has ended"},
-	CodeCursorGone:      {http.StatusGone, "The feed cannot continue from the cursor"},
-	CodeVersion:         {http.StatusPreconditionFailed, "Precondition failed: the job has another version"},
-	CodeTooLarge:        {http.StatusRequestEntityTooLarge, "The body is too large"},
-	CodeMediaType:       {http.StatusUnsupportedMediaType, "Unsupported media type"},
-	CodeInvalid:         {http.StatusUnprocessableEntity, "The request is not valid"},
-	CodeKeyReused:       {http.StatusUnprocessableEntity, "The Idempotency-Key was used for another request"},
-	CodeRateLimited:     {http.StatusTooManyRequests, "Too many requests"},
-	CodeInternal:        {http.StatusInternalServerError, "Internal server error"},
-	CodeDatabase:        {http.StatusServiceUnavailable, "The database is unavailable"},
-	CodeLocked:          {http.StatusServiceUnavailable, "The resource is locked by another transaction"},
-	CodeIssuer:          {http.StatusServiceUnavailable, "The token issuer is unavailable"},
-	CodeNotReady:        {http.StatusServiceUnavailable, "Not ready"},
-	CodeBusy:            {http.StatusServiceUnavailable, "The replica is busy"},
-	CodeClientCancelled: {499, "The client went away"},
+var Codes = map[Code]Meaning{}
+
+func code(name Code, status int, title string) Code {
+	Codes[name] = Meaning{status, title}
+	return name
 }
+
+// The codes of problems.
+var (
+	CodeMalformed       = code("malformed", http.StatusBadRequest, "Malformed request")
+	CodeRunToken        = code("run_token", http.StatusUnauthorized, "Invalid run token")
+	CodeUnauthenticated = code("unauthenticated", http.StatusUnauthorized, "Not authenticated")
+	CodeCrossOrigin     = code("cross_origin", http.StatusForbidden, "Cross-origin request refused")
+	CodeForbidden       = code("forbidden", http.StatusForbidden, "Forbidden")
+	CodeCallback        = code("callback", http.StatusForbidden, "Runs may not call Punctual's API")
+	CodeHost            = code("wrong_host", http.StatusMisdirectedRequest, "Wrong host")
+	CodeNotFound        = code("not_found", http.StatusNotFound, "Not found")
+	CodeNoRoute         = code("no_route", http.StatusNotFound, "Path not found")
+	CodeWrongMethod     = code("method_not_allowed", http.StatusMethodNotAllowed, "Method not allowed")
+	CodeNameTaken       = code("name_taken", http.StatusConflict, "The name is taken")
+	CodeActiveRun       = code("active_run", http.StatusConflict,
+		"The job has an active run, and its concurrency policy does not allow another")
+	CodeKeyPending = code("key_pending", http.StatusConflict, "A run with the key is pending")
+	CodeState      = code("state", http.StatusConflict, "Conflict with the current state")
+	CodeLimit      = code("limit", http.StatusConflict, "A limit has been reached")
+	CodeSuperseded = code("superseded", http.StatusConflict, "The attempt has ended")
+	CodeCursorGone = code("cursor_gone", http.StatusGone, "The feed cannot continue from the cursor")
+	CodeVersion    = code("version_mismatch", http.StatusPreconditionFailed,
+		"Precondition failed: the job has another version")
+	CodeTooLarge  = code("body_too_large", http.StatusRequestEntityTooLarge, "The body is too large")
+	CodeMediaType = code("unsupported_media_type", http.StatusUnsupportedMediaType, "Unsupported media type")
+	CodeInvalid   = code("invalid", http.StatusUnprocessableEntity, "The request is not valid")
+	CodeKeyReused = code("idempotency_key_reused", http.StatusUnprocessableEntity,
+		"The Idempotency-Key was used for another request")
+	CodeRateLimited     = code("rate_limited", http.StatusTooManyRequests, "Too many requests")
+	CodeInternal        = code("internal", http.StatusInternalServerError, "Internal server error")
+	CodeDatabase        = code("database_unavailable", http.StatusServiceUnavailable, "The database is unavailable")
+	CodeLocked          = code("locked", http.StatusServiceUnavailable, "The resource is locked by another transaction")
+	CodeIssuer          = code("issuer_unavailable", http.StatusServiceUnavailable, "The token issuer is unavailable")
+	CodeNotReady        = code("not_ready", http.StatusServiceUnavailable, "Not ready")
+	CodeBusy            = code("busy", http.StatusServiceUnavailable, "The replica is busy")
+	CodeClientCancelled = code("cancelled", 499, "The client went away") // it never reads it
+)
 
 // New returns a problem with a code.
 func New(code Code, detail string, fields ...FieldError) *Problem {

@@ -38,15 +38,20 @@ func (a api) key() (string, error) {
 	if a.APIKeyFile == "" {
 		return strings.TrimSpace(os.Getenv(keyVariable)), nil
 	}
-	raw, err := os.ReadFile(a.APIKeyFile)
+	return secretIn("--api-key-file", a.APIKeyFile, "the file is empty")
+}
+
+// secretIn reads the file that a flag names. empty is said of a file without a secret.
+func secretIn(flag, file, empty string) (string, error) {
+	raw, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("--api-key-file: %w", err)
+		return "", fmt.Errorf("%s: %w", flag, err)
 	}
-	key := strings.TrimSpace(string(raw))
-	if key == "" {
-		return "", fmt.Errorf("--api-key-file %s: the file is empty", a.APIKeyFile)
+	secret := strings.TrimSpace(string(raw))
+	if secret == "" {
+		return "", fmt.Errorf("%s %s: %s", flag, file, empty)
 	}
-	return key, nil
+	return secret, nil
 }
 
 // ProvideClient gives commands a client of the API, whose errors say for people what went wrong. The flag parser calls

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 
 	"punctual/httpapi/client"
 	"punctual/store/audit"
@@ -10,7 +9,6 @@ import (
 
 // Audit reads the audit log by the API.
 type Audit struct {
-	api
 	newest
 	Key    string `placeholder:"PREFIX" help:"Only changes made with this API key, which may be revoked: its prefix, as keys list shows it."`
 	Actor  string `placeholder:"NAME" help:"Only changes by this actor: the id or name of a key, the subject of a token, or a login."`
@@ -18,19 +16,10 @@ type Audit struct {
 	Job    string `placeholder:"NAME" help:"Only changes of this job, its runs and its dead letters."`
 }
 
-// Validate is called by the flag parser.
-func (c *Audit) Validate() error { return errors.Join(c.check(), c.api.Validate()) }
-
 // Run lists changes.
 func (c *Audit) Run(ctx context.Context, api *client.Client) error {
 	query := c.query()
-	for name, value := range map[string]string{
-		"key": c.Key, "actor": c.Actor, "action": c.Action, "job": c.Job,
-	} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
+	ask(query, map[string]string{"key": c.Key, "actor": c.Actor, "action": c.Action, "job": c.Job})
 	list, err := api.AuditLog(ctx, query)
 	return printNewest(c.newest, list, err, "WHEN\tACTION\tNAME\tBY\tFIELDS", func(e audit.Entry) []any {
 		by := audit.Actor{Kind: e.ActorKind, Name: orEmpty(e.Actor), KeyName: orEmpty(e.ActorName)}

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"slices"
-	"strings"
 
 	"punctual/httpapi/auth"
 	"punctual/internal/server"
@@ -41,26 +39,18 @@ func (a authentication) client() (server.OIDCClient, error) {
 	if a.OIDCClientSecretFile == "" {
 		return c, nil
 	}
-	raw, err := os.ReadFile(a.OIDCClientSecretFile)
-	if err != nil {
-		return c, fmt.Errorf("--oidc-client-secret-file: %w", err)
-	}
-	if c.Secret = strings.TrimSpace(string(raw)); c.Secret == "" {
-		return c, fmt.Errorf("--oidc-client-secret-file %s: the file is empty; write the client's secret into it, "+
-			"or leave out the flag for a public client", a.OIDCClientSecretFile)
-	}
-	return c, nil
+	var err error
+	c.Secret, err = secretIn("--oidc-client-secret-file", a.OIDCClientSecretFile,
+		"the file is empty; write the client's secret into it, or leave out the flag for a public client")
+	return c, err
 }
 
 func (a authentication) noAuth() bool { return a.Auth == "none" }
 
 func (a authentication) oidc() auth.OIDC {
 	return auth.OIDC{
-		Issuer:      a.OIDCIssuer,
-		Audience:    a.OIDCAudience,
-		JWKSURL:     a.OIDCJWKSURL,
-		TenantClaim: a.OIDCTenantClaim,
-		RoleClaim:   a.OIDCRoleClaim,
+		Issuer: a.OIDCIssuer, Audience: a.OIDCAudience, JWKSURL: a.OIDCJWKSURL, TenantClaim: a.OIDCTenantClaim,
+		RoleClaim: a.OIDCRoleClaim,
 	}
 }
 
@@ -82,15 +72,10 @@ func (a authentication) Validate() error {
 	case a.OIDCTenantClaim == "" || a.OIDCRoleClaim == "":
 		return errors.New("--oidc-tenant-claim and --oidc-role-claim: name the claims")
 	}
-	if err := trusted(a.OIDCIssuer); err != nil {
-		return fmt.Errorf("--oidc-issuer: %w", err)
+	if err := trusted("--oidc-issuer", a.OIDCIssuer); err != nil || a.OIDCJWKSURL == "" {
+		return err
 	}
-	if a.OIDCJWKSURL != "" {
-		if err := trusted(a.OIDCJWKSURL); err != nil {
-			return fmt.Errorf("--oidc-jwks-url: %w", err)
-		}
-	}
-	return nil
+	return trusted("--oidc-jwks-url", a.OIDCJWKSURL)
 }
 
 // checkClient returns an error if the flags of the sign-in are wrong.
@@ -123,15 +108,15 @@ func (a authentication) checkPages(r replica) error {
 }
 
 // trusted rejects URLs on which a man in the middle could replace the issuer's keys with keys of his choice.
-func trusted(text string) error {
+func trusted(flag, text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
-		return fmt.Errorf("%q is not a URL such as https://login.example.com", text)
+		return fmt.Errorf("%s: %q is not a URL such as https://login.example.com", flag, text)
 	}
 	ip := net.ParseIP(u.Hostname())
 	local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 	if u.Scheme != "https" && (u.Scheme != "http" || !local) {
-		return fmt.Errorf("%s: must be https, or http on loopback", text)
+		return fmt.Errorf("%s: %s: must be https, or http on loopback", flag, text)
 	}
 	return nil
 }

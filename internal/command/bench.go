@@ -1,8 +1,8 @@
 package command
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"time"
 
@@ -14,13 +14,8 @@ type Bench struct{ bench.Config }
 
 // Validate is called by the flag parser.
 func (c *Bench) Validate() error {
-	if c.Rounds < 1 || c.Rounds > 100 {
-		return fmt.Errorf("--rounds: %d is outside 1 to 100", c.Rounds)
-	}
-	if c.For < time.Minute || c.For > 30*24*time.Hour {
-		return fmt.Errorf("--for: %s is outside 1m to 720h", c.For)
-	}
-	return nil
+	return cmp.Or(within(c.Rounds >= 1 && c.Rounds <= 100, "--rounds", c.Rounds, "1 to 100"),
+		within(c.For >= time.Minute && c.For <= 30*24*time.Hour, "--for", c.For, "1m to 720h"))
 }
 
 // Run returns no error, and so exits with 0, when it has measured, whether or not the figures reach their targets.

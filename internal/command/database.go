@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os/user"
 	"strings"
 	"syscall"
 	"time"
@@ -16,6 +17,8 @@ import (
 
 	"punctual/migrations"
 	"punctual/store"
+	"punctual/store/audit"
+	"punctual/store/pg"
 	"punctual/store/session"
 	"punctual/store/vault"
 )
@@ -134,5 +137,61 @@ func (c *Migrate) Run(ctx context.Context, log *slog.Logger) error {
 		return naming(err)
 	}
 	log.Info("the schema is up to date", "version", migrations.Latest())
+	return nil
+}
+
+// administer runs work on the database, on behalf of the logged-in user.
+func (d database) administer(ctx context.Context, work func(context.Context, *store.Store) error) error {
+	options := d.on(store.Options{MaxConns: 2, Log: slog.New(slog.DiscardHandler)})
+	return naming(onDatabase(ctx, options, func(db *store.Store) error {
+		return work(audit.WithActor(ctx, audit.Actor{Kind: audit.Command, Name: login()}), db)
+	}))
+}
+
+// onDatabase runs work on a database whose schema fits.
+func onDatabase(ctx context.Context, options store.Options, work func(*store.Store) error) error {
+	db, err := store.Open(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := db.CheckSchema(ctx); err != nil {
+		return err
+	}
+	return work(db)
+}
+
+// login returns the name of the operating system's user.
+func login() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "unknown"
+}
+
+// standby holds the flags that name a hot standby of the database.
+type standby struct {
+	ReadDatabaseURL          string        `env:"PUNCTUAL_READ_DATABASE_URL" placeholder:"postgres://…" help:"Hot standby of the database, one server, which answers reads of what is final. Default: none; the database answers all."`
+	ReadDatabasePasswordFile string        `type:"path" placeholder:"FILE" help:"File with the standby's password, read whenever a connection is made."`
+	MaxStaleness             time.Duration `default:"10s" help:"How far behind the database the standby may be: if it is further behind, the database answers."`
+}
+
+// beside returns options for a store that also reads from the standby.
+func (s standby) beside(options store.Options) store.Options {
+	options.Standby = pg.Standby{
+		URL: s.ReadDatabaseURL, PasswordFile: s.ReadDatabasePasswordFile, MaxStaleness: s.MaxStaleness,
+	}
+	return options
+}
+
+// Validate is called by the flag parser.
+func (s standby) Validate() error {
+	fits := s.MaxStaleness >= time.Second && s.MaxStaleness <= time.Hour
+	if err := within(fits, "--max-staleness", s.MaxStaleness, "1s to 1h"); err != nil || s.ReadDatabaseURL == "" {
+		return err
+	}
+	if _, err := (session.Database{URL: s.ReadDatabaseURL}).Config(); err != nil {
+		return fmt.Errorf("--read-database-url: %s; write %s", OneLine(err), exampleURL)
+	}
 	return nil
 }

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -11,9 +10,6 @@ import (
 	"punctual/httpapi/client"
 	"punctual/store/events"
 )
-
-// eventRun is a run in the list of an event's runs.
-type eventRun = events.EventRun
 
 // Events works on events by the API.
 type Events struct {
@@ -42,13 +38,7 @@ func (c *emitEvent) Run(ctx context.Context, api *client.Client) error {
 		return tryEvent(ctx, api, c.Name, event)
 	}
 	emitted, err := api.EmitEvent(ctx, c.Name, event)
-	if err != nil {
-		return err
-	}
-	if _, err := fmt.Println(emitted.ID); err != nil {
-		return err
-	}
-	return note(fmt.Sprintf("%d jobs have subscribed to %s", emitted.Subscribed, c.Name))
+	return done(result(emitted.ID, err), "%d jobs have subscribed to %s", emitted.Subscribed, c.Name)
 }
 
 func tryEvent(ctx context.Context, api *client.Client, name string, event httpapi.EmitInput) error {
@@ -61,18 +51,14 @@ func tryEvent(ctx context.Context, api *client.Client, name string, event httpap
 			return err
 		}
 	}
-	return note(fmt.Sprintf("%d jobs would run; %d are paused, and %d have a filter that does not match",
-		would.Made, would.Skipped, would.Unmatched))
+	return done(nil, "%d jobs would run; %d are paused, and %d have a filter that does not match",
+		would.Made, would.Skipped, would.Unmatched)
 }
 
 type listEvents struct {
-	api
-	Name string `arg:"" optional:"" name:"name" help:"Name of the events. Default: all names."`
 	newest
+	Name string `arg:"" optional:"" name:"name" help:"Name of the events. Default: all names."`
 }
-
-// Validate is called by the flag parser.
-func (c *listEvents) Validate() error { return errors.Join(c.check(), c.api.Validate()) }
 
 func (c *listEvents) Run(ctx context.Context, api *client.Client) error {
 	if c.Name == "" {
@@ -100,14 +86,10 @@ func fanOut(e httpapi.Event) string {
 }
 
 type getEvent struct {
-	api
+	newest
 	Name string `arg:"" name:"name" help:"Name of the event."`
 	ID   string `arg:"" name:"id" help:"Its id."`
-	newest
 }
-
-// Validate is called by the flag parser.
-func (c *getEvent) Validate() error { return errors.Join(c.check(), c.api.Validate()) }
 
 func (c *getEvent) Run(ctx context.Context, api *client.Client) error {
 	e, err := api.Event(ctx, c.Name, c.ID, c.query())
@@ -120,12 +102,9 @@ func (c *getEvent) Run(ctx context.Context, api *client.Client) error {
 	fmt.Fprintf(os.Stdout, "%s %s, emitted %s by %s; its fan-out %s: %d runs, %d skipped, %d unmatched of %d\n",
 		e.Name, e.ID, instant(&e.EmittedAt), e.EmittedBy, strings.Replace(fanOut(e.Event), "pending", "is pending", 1),
 		e.FanOut.Made, e.FanOut.Skipped, e.FanOut.Unmatched, e.Subscribed)
-	runs := httpapi.List[eventRun]{Data: e.Runs, NextCursor: e.NextCursor}
-	return printFirst(c.newest, "first", runs, nil, "JOB\tSTATUS\tWHY\tENDED\tRUN", func(r eventRun) []any {
-		why := ""
-		if r.Reason != nil {
-			why = string(*r.Reason)
-		}
-		return []any{r.Job, r.Status, why, instant(r.FinishedAt), r.ID}
+	runs := httpapi.List[events.EventRun]{Data: e.Runs, NextCursor: e.NextCursor}
+	const header = "JOB\tSTATUS\tWHY\tENDED\tRUN"
+	return printFirst(c.newest, "first", runs, nil, header, func(r events.EventRun) []any {
+		return []any{r.Job, r.Status, orEmpty(r.Reason), instant(r.FinishedAt), r.ID}
 	})
 }

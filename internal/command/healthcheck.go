@@ -3,13 +3,14 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"time"
+
+	"punctual/httpapi/client"
 )
 
 // Healthcheck asks the replica on this machine whether it is ready. It is for images without a shell, which have no
@@ -24,10 +25,7 @@ func (c *Healthcheck) Validate() error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return fmt.Errorf("--listen %q: write host:port, such as 127.0.0.1:8080", c.Listen)
 	}
-	if c.Timeout <= 0 || c.Timeout > time.Minute {
-		return fmt.Errorf("--timeout: %s is outside 0s to 1m", c.Timeout)
-	}
-	return nil
+	return within(c.Timeout > 0 && c.Timeout <= time.Minute, "--timeout", c.Timeout, "0s to 1m")
 }
 
 // Run returns no error when the replica is ready. Otherwise it returns the reason, and the exit status is 1.
@@ -35,25 +33,23 @@ func (c *Healthcheck) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	address := reachable(c.Listen)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
-	if err != nil {
-		return err
-	}
 	// Without the environment's proxy: the replica is on this machine.
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Do(request)
+	replica := client.Through("http://"+address, &http.Transport{DisableKeepAlives: true})
+	_, err := replica.Do(ctx, http.MethodGet, "/readyz", nil, nil)
+	answer, answered := errors.AsType[*client.Error](err)
 	switch {
+	case err == nil:
+		return result("ready", nil)
 	case ctx.Err() != nil:
 		return fmt.Errorf("not ready: no response from %s within %s", address, c.Timeout)
-	case err != nil:
-		return fmt.Errorf("not ready: cannot connect to %s: %s", address, whyUnreachable(err))
+	case answered:
+		var said struct{ Detail string }
+		if json.Unmarshal(answer.Body, &said) != nil || said.Detail == "" { // not a problem
+			said.Detail = fmt.Sprintf("%.100q", answer.Body)
+		}
+		return fmt.Errorf("not ready: %s responds with %d: %s", address, answer.Status, said.Detail)
 	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("not ready: %s responds with %d: %s", address, response.StatusCode, detail(response.Body))
-	}
-	_, err = fmt.Fprintln(os.Stdout, "ready")
-	return err
+	return fmt.Errorf("not ready: cannot connect to %s: %s", address, whyUnreachable(err))
 }
 
 // reachable returns an address to connect to for a listen address. If that is all addresses, it returns loopback.
@@ -67,14 +63,4 @@ func reachable(listen string) string {
 		host = "::1"
 	}
 	return net.JoinHostPort(host, port)
-}
-
-// detail returns the detail of a problem body. For any other body it returns the beginning.
-func detail(body io.Reader) string {
-	text, _ := io.ReadAll(io.LimitReader(body, 4<<10)) // what has arrived is good enough
-	var problem struct{ Detail string }
-	if json.Unmarshal(text, &problem) == nil && problem.Detail != "" {
-		return problem.Detail
-	}
-	return fmt.Sprintf("%.100q", text)
 }

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -64,24 +63,6 @@ func (c *showJob) Run(ctx context.Context, api *client.Client) error {
 	return printJSON(job)
 }
 
-func printAsJSON(v any) error {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return printJSON(raw)
-}
-
-// printJSON prints JSON for people.
-func printJSON(raw []byte) error {
-	var out bytes.Buffer
-	if err := json.Indent(&out, raw, "", "  "); err != nil {
-		return err
-	}
-	_, err := fmt.Println(out.String())
-	return err
-}
-
 type pauseJob struct {
 	oneJob
 	Until domain.Instant `placeholder:"INSTANT" help:"When it resumes by itself, such as 2026-12-01T09:00:00Z. Default: only when it is resumed."`
@@ -90,20 +71,11 @@ type pauseJob struct {
 
 func (c *pauseJob) Run(ctx context.Context, api *client.Client) error {
 	job, err := api.PauseJob(ctx, c.Job, httpapi.PauseInput{Until: c.Until, Note: c.Note})
-	if err != nil {
-		return err
-	}
-	said := "job " + job.Name + " is paused"
+	until := ""
 	if job.PausedUntil != nil {
-		said += " until " + instant(job.PausedUntil)
+		until = " until " + instant(job.PausedUntil)
 	}
-	return note(said)
-}
-
-// note tells what was done. It is no result, so it goes to stderr.
-func note(said string) error {
-	_, err := fmt.Fprintln(os.Stderr, said)
-	return err
+	return done(err, "job %s is paused%s", job.Name, until)
 }
 
 type resumeJob struct {
@@ -113,10 +85,7 @@ type resumeJob struct {
 
 func (c *resumeJob) Run(ctx context.Context, api *client.Client) error {
 	job, err := api.ResumeJob(ctx, c.Job, httpapi.ResumeInput{Note: c.Note})
-	if err != nil {
-		return err
-	}
-	return note("job " + job.Name + " is " + string(job.State) + swallowed(job))
+	return done(err, "job %s is %s%s", job.Name, job.State, swallowed(job))
 }
 
 // swallowed says which slots the pause swallowed that a request has ended, and how to make up for them.
@@ -135,10 +104,7 @@ type deleteJob struct {
 }
 
 func (c *deleteJob) Run(ctx context.Context, api *client.Client) error {
-	if err := api.DeleteJob(ctx, c.Job, c.Force); err != nil {
-		return err
-	}
-	return note("job " + c.Job + " is deleted")
+	return done(api.DeleteJob(ctx, c.Job, c.Force), "job %s is deleted", c.Job)
 }
 
 // read returns what is in a file; - is standard input.

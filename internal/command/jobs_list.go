@@ -11,8 +11,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"punctual/httpapi"
 	"punctual/httpapi/client"
@@ -44,10 +42,28 @@ func (c *listJobs) Run(ctx context.Context, api *client.Client) error {
 	if c.JSON {
 		return printAsJSON(list)
 	}
-	if err := printJobs(list.Data); err != nil || list.NextCursor == nil {
+	shown := make([]httpapi.JobSummary, len(list.Data))
+	for i, raw := range list.Data {
+		if err := json.Unmarshal(raw, &shown[i]); err != nil {
+			return err
+		}
+	}
+	err = printTable(shown, "NAME\tSTATE\tSCHEDULE\tNEXT SLOT\tLAST OUTCOME", func(job httpapi.JobSummary) []any {
+		return []any{job.Name, job.State, scheduleOf(job.Schedule), instant(job.NextScheduledFor), outcomeOf(job.LastRun)}
+	})
+	if err != nil || list.NextCursor == nil {
 		return err
 	}
-	return note(fmt.Sprintf("These are the newest %d. There are more: raise --limit, or ask for fewer.", len(list.Data)))
+	return done(nil, "These are the newest %d. There are more: raise --limit, or ask for fewer.", len(list.Data))
+}
+
+// ask adds the parameters that have a value to a query.
+func ask(query url.Values, parameters map[string]string) {
+	for name, value := range parameters {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
 }
 
 // mostListed is how many jobs a page of the API holds at most.
@@ -57,11 +73,7 @@ const mostListed = 500
 func (c *listJobs) fetch(ctx context.Context, api *client.Client) (list httpapi.List[json.RawMessage], err error) {
 	list.Data = []json.RawMessage{}
 	query := url.Values{"label": c.Label}
-	for name, value := range map[string]string{"state": c.State, "q": c.Search} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
+	ask(query, map[string]string{"state": c.State, "q": c.Search})
 	if !c.JSON {
 		query.Set("view", "summary")
 	}
@@ -77,20 +89,6 @@ func (c *listJobs) fetch(ctx context.Context, api *client.Client) (list httpapi.
 		}
 		query.Set("cursor", *list.NextCursor)
 	}
-}
-
-func printJobs(list []json.RawMessage) error {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tSTATE\tSCHEDULE\tNEXT SLOT\tLAST OUTCOME")
-	for _, raw := range list {
-		var job httpapi.JobSummary
-		if err := json.Unmarshal(raw, &job); err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", job.Name, job.State, scheduleOf(job.Schedule),
-			instant(job.NextScheduledFor), outcomeOf(job.LastRun))
-	}
-	return w.Flush()
 }
 
 // scheduleOf says when a job fires, in the words of its definition.
@@ -110,13 +108,6 @@ func scheduleOf(s domain.Schedule) string {
 	return "-"
 }
 
-func instant(at *time.Time) string {
-	if at == nil {
-		return "-"
-	}
-	return at.UTC().Format(time.RFC3339)
-}
-
 func outcomeOf(run *httpapi.RunSummary) string {
 	switch {
 	case run == nil:
@@ -125,4 +116,52 @@ func outcomeOf(run *httpapi.RunSummary) string {
 		return fmt.Sprintf("%s (%s)", run.Status, *run.Reason)
 	}
 	return string(run.Status)
+}
+
+type previewSchedule struct {
+	api
+	Schedule string         `arg:"" help:"Cron expression in quotes, or a schedule as JSON, such as '{\"every\":\"5m\"}'."`
+	Timezone string         `placeholder:"ZONE" help:"Time zone of a cron expression, such as Europe/Berlin. Default: UTC."`
+	Dialect  string         `placeholder:"SYSTEM" help:"System whose form the schedule has: quartz, spring, kubernetes or aws. It is translated."`
+	From     domain.Instant `placeholder:"INSTANT" help:"Only slots after this instant. Default: now."`
+	Slots    int            `default:"5" help:"How many slots, up to 100."`
+}
+
+func (c *previewSchedule) Run(ctx context.Context, api *client.Client) error {
+	ask := httpapi.PreviewInput{Dialect: c.Dialect, From: c.From, N: &c.Slots}
+	if strings.HasPrefix(strings.TrimSpace(c.Schedule), "{") {
+		if err := json.Unmarshal([]byte(c.Schedule), &ask.Schedule); err != nil {
+			return fmt.Errorf("the schedule: %w", err)
+		}
+	} else {
+		ask.Schedule.Cron = c.Schedule
+	}
+	if c.Timezone != "" && ask.Schedule.Timezone != "" {
+		return errors.New("--timezone: the schedule names a zone already; leave one of the two out")
+	}
+	ask.Schedule.Timezone = cmp.Or(c.Timezone, ask.Schedule.Timezone)
+	shown, err := api.PreviewSchedule(ctx, ask)
+	if err != nil {
+		return err
+	}
+	printPreview(shown)
+	return nil
+}
+
+// printPreview prints the schedule, its words and its slots. What may be a mistake goes to stderr.
+func printPreview(p httpapi.Preview) {
+	schedule := scheduleOf(p.Schedule)
+	if p.Words != nil {
+		schedule += ": " + *p.Words
+	}
+	fmt.Println(schedule)
+	for _, slot := range p.Slots {
+		if slot.Note != nil {
+			slot.Local += "  " + *slot.Note
+		}
+		fmt.Println(slot.Local)
+	}
+	for _, w := range p.Warnings {
+		fmt.Fprintln(os.Stderr, "warning: "+w)
+	}
 }

@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"punctual/httpapi"
 	"punctual/httpapi/client"
@@ -37,27 +36,16 @@ func (c *runJob) Run(ctx context.Context, api *client.Client) error {
 		with.Body = client.BodyOf(text)
 	}
 	if with.DatedInput != (httpapi.DatedInput{}) {
-		return dateRun(ctx, api, c.Job, with)
+		dated, err := api.TriggerJobAt(ctx, c.Job, with)
+		return tellDated(dated, err, "was pending and is replaced")
 	}
 	run, err := api.TriggerJob(ctx, c.Job, with)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Println(run.ID)
-	return err
+	return result(run.ID, err)
 }
 
-// dateRun writes a dated run. The id that it will have is the result.
-func dateRun(ctx context.Context, api *client.Client, job string, with httpapi.TriggerInput) error {
-	dated, err := api.TriggerJobAt(ctx, job, with)
-	if err != nil {
-		return err
-	}
-	return tellDated(dated, "was pending and is replaced")
-}
-
-// tellDated says for people what became of a dated run. replaced says it of one that was pending.
-func tellDated(dated httpapi.Dated, replaced string) error {
+// tellDated prints the id that a dated run will have, and says for people what became of it. replaced says it of one
+// that was pending.
+func tellDated(dated httpapi.Dated, err error, replaced string) error {
 	became := "was pending and stays as it is"
 	switch {
 	case dated.Created:
@@ -65,10 +53,8 @@ func tellDated(dated httpapi.Dated, replaced string) error {
 	case dated.Replaced:
 		became = replaced
 	}
-	if _, err := fmt.Println(dated.Run); err != nil {
-		return err
-	}
-	return note(fmt.Sprintf("the run with the key %s %s; it is due at %s", dated.Key, became, instant(&dated.DueAt)))
+	return done(result(dated.Run, err), "the run with the key %s %s; it is due at %s", dated.Key, became,
+		instant(&dated.DueAt))
 }
 
 type datedRuns struct {
@@ -82,11 +68,7 @@ type listDated struct{ newestOfJob }
 func (c *listDated) Run(ctx context.Context, api *client.Client) error {
 	list, err := api.DatedRuns(ctx, c.Job, c.query())
 	return printFirst(c.newest, "soonest", list, err, "DUE\tKEY\tSEQUENCE\tBY", func(d httpapi.DatedRun) []any {
-		sequence := "-"
-		if d.Sequence != nil {
-			sequence = strconv.FormatInt(*d.Sequence, 10)
-		}
-		return []any{instant(&d.DueAt), d.Key, sequence, d.TriggeredBy}
+		return []any{instant(&d.DueAt), d.Key, orDash(d.Sequence), d.TriggeredBy}
 	})
 }
 
@@ -106,17 +88,11 @@ type moveDated struct {
 func (c *moveDated) Run(ctx context.Context, api *client.Client) error {
 	to := httpapi.MoveInput{At: c.At, Delay: c.Delay, Sequence: c.Sequence}
 	dated, err := api.MoveDated(ctx, c.Job, c.Key, to)
-	if err != nil {
-		return err
-	}
-	return tellDated(dated, "is moved")
+	return tellDated(dated, err, "is moved")
 }
 
 type cancelDated struct{ oneDated }
 
 func (c *cancelDated) Run(ctx context.Context, api *client.Client) error {
-	if err := api.CancelDated(ctx, c.Job, c.Key); err != nil {
-		return err
-	}
-	return note("the run with the key " + c.Key + " is cancelled")
+	return done(api.CancelDated(ctx, c.Job, c.Key), "the run with the key %s is cancelled", c.Key)
 }

@@ -2,11 +2,13 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
 	"punctual/httpapi"
 	"punctual/httpapi/client"
+	"punctual/scheduler/domain"
 	"punctual/store/runs"
 )
 
@@ -29,10 +31,7 @@ func (c *runSteps) Run(ctx context.Context, api *client.Client) error {
 	list := httpapi.List[runs.StepState]{Data: run.Steps}
 	const header = "STEP\tSTATUS\tSTARTED\tENDED\tRUN\tWHY"
 	return printNewest(newest{JSON: c.JSON}, list, nil, header, func(s runs.StepState) []any {
-		id, why := "-", orEmpty(s.Error)
-		if s.Run != nil {
-			id = s.Run.String()
-		}
+		why := orEmpty(s.Error)
 		switch {
 		case s.ApproveBy != nil:
 			why = "waits for approval until " + instant(s.ApproveBy)
@@ -46,6 +45,95 @@ func (c *runSteps) Run(ctx context.Context, api *client.Client) error {
 				why += ": " + *s.Note
 			}
 		}
-		return []any{s.Name, s.Status, instant(s.StartedAt), instant(s.FinishedAt), id, why}
+		return []any{s.Name, s.Status, instant(s.StartedAt), instant(s.FinishedAt), orDash(s.Run), why}
 	})
+}
+
+// oneDecision holds the arguments of a decision about a step that waits for approval.
+type oneDecision struct {
+	api
+	RunID string `arg:"" name:"run" help:"Id of the step's run, as jobs steps prints it, or of the workflow's run while one step of it waits."`
+	Note  string `placeholder:"TEXT" help:"Reason, for people to read."`
+}
+
+func (c *oneDecision) decide(
+	ctx context.Context, api *client.Client,
+	how func(*client.Client, context.Context, string, httpapi.NoteInput) (runs.Run, error), became string,
+) error {
+	run, err := how(api, ctx, c.RunID, httpapi.NoteInput{Note: c.Note})
+	return done(err, "the step %s of %s is %s", run.Step, run.Job, became)
+}
+
+type approveRun struct{ oneDecision }
+
+func (c *approveRun) Run(ctx context.Context, api *client.Client) error {
+	return c.decide(ctx, api, (*client.Client).ApproveRun, "approved")
+}
+
+type rejectRun struct{ oneDecision }
+
+func (c *rejectRun) Run(ctx context.Context, api *client.Client) error {
+	return c.decide(ctx, api, (*client.Client).RejectRun, "rejected")
+}
+
+type rerunRun struct {
+	api
+	RunID string `arg:"" name:"run" help:"Id of the run, as jobs run and jobs runs print it."`
+
+	From       []string          `placeholder:"STEP" help:"Of a job with steps: this runs again, with all that depend on it. The others are kept if they have succeeded. Repeat it, or separate steps by commas. Default: all steps run again."`
+	Set        map[string]string `mapsep:"none" placeholder:"STEP=RESULT" help:"Of a job with steps: this is not run, but taken as succeeded, with a result in JSON or in the file that follows @, such as extract=@rows.json. Repeat it for more steps."`
+	Note       string            `placeholder:"TEXT" help:"Reason for --set, for people to read."`
+	Definition string            `enum:"current,original" default:"current" placeholder:"WORD" help:"Of a job with steps: current, or original for the version that the run used. Default: ${default}."`
+	DryRun     bool              `help:"Of a job with steps: only say what becomes of each step."`
+}
+
+func (c *rerunRun) Run(ctx context.Context, api *client.Client) error {
+	with := httpapi.RerunInput{From: c.From}
+	if c.Definition != httpapi.DefinitionCurrent {
+		with.Definition = c.Definition
+	}
+	if c.Set != nil {
+		with.Set = map[string]httpapi.SetInput{}
+	}
+	for step, result := range c.Set {
+		raw := []byte(result)
+		if path, file := strings.CutPrefix(result, "@"); file {
+			var err error
+			if raw, err = read(path); err != nil {
+				return fmt.Errorf("--set %s: %w", step, err)
+			}
+		}
+		if !json.Valid(raw) {
+			return fmt.Errorf(
+				"--set %s: the result is not JSON; write a text in quotes, a file as @FILE, no result as null", step)
+		}
+		with.Set[step] = httpapi.SetInput{Result: raw, Note: c.Note}
+	}
+	if c.DryRun {
+		plan, err := api.PlanRerun(ctx, c.RunID, with)
+		return printPlan(plan, err)
+	}
+	run, err := api.RerunRun(ctx, c.RunID, with)
+	return result(run.ID, err)
+}
+
+// printPlan prints what a rerun does with each step, a line a step, unless planning failed.
+func printPlan(plan domain.RerunPlan, err error) error {
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, part := range []struct {
+		became string
+		steps  []string
+	}{{"runs", plan.Runs}, {"kept", plan.Kept}, {"set", plan.Set}} {
+		for _, step := range part.steps {
+			fmt.Fprintf(&b, "%-8s%s\n", part.became, step)
+		}
+	}
+	for _, s := range plan.Refused {
+		fmt.Fprintf(&b, "%-8s%s: %s\n", "refused", s.Step, s.Why)
+	}
+	_, err = fmt.Print(b.String())
+	return err
 }

@@ -6,12 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
-	"punctual/httpapi"
 	"punctual/httpapi/client"
 	"punctual/store/audit"
 	"punctual/store/jobs"
@@ -20,51 +17,21 @@ import (
 
 // newest holds the flags of lists of which the newest part is shown.
 type newest struct {
+	api
 	Limit int  `default:"50" help:"List at most this many, up to 500."`
 	JSON  bool `name:"json" help:"Print what the API answers, in full, for programs."`
 }
 
-func (c *newest) check() error {
-	if c.Limit < 1 || c.Limit > mostListed {
-		return fmt.Errorf("--limit: %d is outside 1 to %d", c.Limit, mostListed)
-	}
-	return nil
+// Validate is called by the flag parser.
+func (c newest) Validate() error {
+	limit := within(c.Limit >= 1 && c.Limit <= mostListed, "--limit", c.Limit, "1 to %d", mostListed)
+	return errors.Join(limit, c.api.Validate())
 }
 
 // newestOfJob holds the arguments of such a list of a job.
 type newestOfJob struct {
-	oneJob
 	newest
-}
-
-// Validate is called by the flag parser.
-func (c *newestOfJob) Validate() error { return errors.Join(c.check(), c.oneJob.Validate()) }
-
-func printNewest[T any](c newest, list httpapi.List[T], err error, header string, row func(T) []any) error {
-	return printFirst(c, "newest", list, err, header, row)
-}
-
-// printFirst lists items as JSON, or in columns, unless reading them failed. Then it says if there are more. which says
-// which they are.
-func printFirst[T any](
-	c newest, which string, list httpapi.List[T], err error, header string, row func(T) []any,
-) error {
-	switch {
-	case err != nil:
-		return err
-	case c.JSON:
-		return printAsJSON(list)
-	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, header)
-	for _, item := range list.Data {
-		columns := row(item)
-		fmt.Fprintf(w, strings.TrimSuffix(strings.Repeat("%v\t", len(columns)), "\t")+"\n", columns...)
-	}
-	if err := w.Flush(); err != nil || list.NextCursor == nil {
-		return err
-	}
-	return note(fmt.Sprintf("These are the %s %d. There are more: raise --limit.", which, len(list.Data)))
+	Job string `arg:"" name:"name" help:"Name or id of the job."`
 }
 
 func (c *newest) query() url.Values { return url.Values{"limit": {strconv.Itoa(c.Limit)}} }
@@ -95,15 +62,10 @@ type jobRuns struct {
 
 func (c *jobRuns) Run(ctx context.Context, api *client.Client) error {
 	query := c.query()
-	if c.Status != "" {
-		query.Set("status", c.Status)
-	}
+	ask(query, map[string]string{"status": c.Status})
 	list, err := api.JobRuns(ctx, c.Job, query)
 	return printNewest(c.newest, list, err, "SLOT\tTRIGGER\tBY\tSTATUS\tWHY\tRUN", func(r runs.Run) []any {
-		why := ""
-		if r.Reason != nil {
-			why = string(*r.Reason)
-		}
+		why := string(orEmpty(r.Reason))
 		if r.Cause != nil {
 			why = strings.TrimPrefix(why+": "+r.Cause.Text, ": ")
 		}
@@ -122,13 +84,6 @@ func (c *jobVersions) Run(ctx context.Context, api *client.Client) error {
 		}
 		return []any{v.Number, instant(&v.From), v.State, orEmpty(v.By), changed}
 	})
-}
-
-func orEmpty(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }
 
 type diffJob struct {
@@ -169,9 +124,5 @@ type rollBackJob struct {
 
 func (c *rollBackJob) Run(ctx context.Context, api *client.Client) error {
 	job, err := api.RestoreVersion(ctx, c.Job, c.Version)
-	if err != nil {
-		return err
-	}
-	return note(fmt.Sprintf("job %s has the definition of version %d again, as version %d", job.Name, c.Version,
-		job.Version))
+	return done(err, "job %s has the definition of version %d again, as version %d", job.Name, c.Version, job.Version)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"text/tabwriter"
 	"time"
 
 	"punctual/httpapi"
@@ -59,8 +58,7 @@ func (c *createKey) Run(ctx context.Context) error {
 		}
 		fmt.Fprintf(os.Stderr, "key %s (%s) of tenant %s with the role %s, %s; %s\n", made.ID, made.Name,
 			made.Tenant, made.Role, validity, said)
-		_, err = fmt.Println(shown)
-		return err
+		return result(shown, nil)
 	})
 }
 
@@ -108,32 +106,25 @@ func (c *listKeys) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "ID\tPREFIX\tROLE\tNAME\tCREATED\tBY\tEXPIRES\tLAST USED\tREVOKED")
+		var all []tenants.Key
 		page := pg.Page{Limit: 500}
 		for {
 			keys, next, err := db.Tenants.ListKeys(ctx, id, false, page)
 			if err != nil {
 				return err
 			}
-			for _, k := range keys {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-					k.ID, k.Prefix, k.Role, k.Name, orDash(&k.CreatedAt), k.CreatedBy,
-					orDash(k.ExpiresAt), orDash(k.LastUsedAt), orDash(k.RevokedAt))
+			all = append(all, keys...)
+			if page.Cursor = next; next == "" {
+				break
 			}
-			if next == "" {
-				return w.Flush()
-			}
-			page.Cursor = next
 		}
+		return printTable(all, "ID\tPREFIX\tROLE\tNAME\tCREATED\tBY\tEXPIRES\tLAST USED\tREVOKED", func(k tenants.Key) []any {
+			return []any{
+				k.ID, k.Prefix, k.Role, k.Name, instant(&k.CreatedAt), k.CreatedBy, instant(k.ExpiresAt),
+				instant(k.LastUsedAt), instant(k.RevokedAt),
+			}
+		})
 	})
-}
-
-func orDash(t *time.Time) string {
-	if t == nil {
-		return "-"
-	}
-	return t.Format(time.RFC3339)
 }
 
 type revokeKey struct {
@@ -150,9 +141,6 @@ func (c *revokeKey) Run(ctx context.Context) error {
 		if err == nil {
 			err = db.Tenants.RevokeKey(ctx, tenant, id)
 		}
-		if err != nil {
-			return err
-		}
-		return note(fmt.Sprintf("key %s is revoked", id))
+		return done(err, "key %s is revoked", id)
 	})
 }

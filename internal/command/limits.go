@@ -3,12 +3,11 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"text/tabwriter"
 
 	"punctual/httpapi"
 	"punctual/httpapi/client"
+	"punctual/store/limits"
+	"punctual/store/pg"
 )
 
 // Limits administers the limits that jobs share, over the API.
@@ -27,17 +26,16 @@ func (c *listLimits) Run(ctx context.Context, api *client.Client) error {
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "LIMIT\tAT ONCE\tPER SECOND\tRUNNING\tWAITING\tJOBS\tHELD BY")
-	for _, l := range list.Data {
+	const header = "LIMIT\tAT ONCE\tPER SECOND\tRUNNING\tWAITING\tJOBS\tHELD BY"
+	return printTable(list.Data, header, func(l limits.Limit) []any {
 		by := ""
 		if len(l.HeldBy) > 0 {
 			by = l.HeldBy[0].Run.String() + " of " + l.HeldBy[0].Job
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", l.Name, limit(l.MaxRunning), limit(l.MaxStartsPerSecond),
-			l.Running, l.Waiting, l.Jobs, by)
-	}
-	return w.Flush()
+		return []any{
+			l.Name, orDash(l.MaxRunning), orDash(l.MaxStartsPerSecond), l.Running, l.Waiting, l.Jobs, by,
+		}
+	})
 }
 
 type setLimit struct {
@@ -56,14 +54,9 @@ func (c *setLimit) Validate() error {
 }
 
 func (c *setLimit) Run(ctx context.Context, api *client.Client) error {
-	var in httpapi.LimitInput
-	if c.MaxRunning != 0 {
-		in.MaxRunning = &c.MaxRunning
-	}
-	if c.MaxStartsPerSecond != 0 {
-		in.MaxStartsPerSecond = &c.MaxStartsPerSecond
-	}
-	_, err := api.PutLimit(ctx, c.Name, in)
+	_, err := api.PutLimit(ctx, c.Name, httpapi.LimitInput{
+		MaxRunning: pg.OrNull(c.MaxRunning), MaxStartsPerSecond: pg.OrNull(c.MaxStartsPerSecond),
+	})
 	return err
 }
 

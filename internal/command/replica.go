@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -203,31 +204,24 @@ func (r replica) Validate() error {
 			return fmt.Errorf("--metrics-listen %q: write host:port, such as 127.0.0.1:9464", r.MetricsListen)
 		}
 	}
-	switch {
-	case r.JobMetricsMax < 1 || r.JobMetricsMax > mostJobMetrics:
-		return fmt.Errorf("--job-metrics-max: %d is outside 1 to %d", r.JobMetricsMax, mostJobMetrics)
-	case len(r.Queues) == 0:
+	if len(r.Queues) == 0 {
 		return errors.New("--queues: name at least one queue, such as default=500")
-	case !(r.TraceRatio >= 0 && r.TraceRatio <= 1): // so that NaN is refused
-		return fmt.Errorf("--trace-ratio: %g is outside 0 to 1", r.TraceRatio)
-	case r.OnTime < time.Millisecond || r.OnTime > time.Hour:
-		return fmt.Errorf("--on-time: %s is outside 1ms to 1h", r.OnTime)
-	case r.DefaultJitter < 0 || r.DefaultJitter > time.Hour:
-		return fmt.Errorf("--default-jitter: %s is outside 0s to 1h", r.DefaultJitter)
-	case r.Retention < 24*time.Hour || r.Retention > maxRetention:
-		return fmt.Errorf("--retention: %s is outside 24h to %s", r.Retention, maxRetention)
-	case r.FailureRetention != 0 && (r.FailureRetention < r.Retention || r.FailureRetention > maxRetention):
-		return fmt.Errorf("--failure-retention: %s is outside --retention (%s) to %s", r.FailureRetention, r.Retention,
-			maxRetention)
-	case r.AuditRetention < audit.LeastRetention || r.AuditRetention > maxRetention:
-		return fmt.Errorf("--audit-retention: %s is outside %s to %s", r.AuditRetention, audit.LeastRetention,
-			maxRetention)
-	case r.MaxKeyAge != 0 && (r.MaxKeyAge < httpapi.LeastKeyAge || r.MaxKeyAge > maxRetention):
-		return fmt.Errorf("--max-key-age: %s is outside %s to %s", r.MaxKeyAge, httpapi.LeastKeyAge, maxRetention)
-	case r.DrainTimeout < 0 || r.DrainTimeout > time.Hour:
-		return fmt.Errorf("--drain-timeout: %s is outside 0s to 1h", r.DrainTimeout)
-	case r.MaxConns < pg.LeastConns || r.MaxConns > 1000:
-		return fmt.Errorf("--max-conns: %d is outside %d to 1000", r.MaxConns, pg.LeastConns)
 	}
-	return nil
+	metrics, age := r.JobMetricsMax, r.MaxKeyAge
+	return cmp.Or(
+		within(metrics >= 1 && metrics <= mostJobMetrics, "--job-metrics-max", metrics, "1 to %d", mostJobMetrics),
+		within(r.TraceRatio >= 0 && r.TraceRatio <= 1, "--trace-ratio", r.TraceRatio, "0 to 1"), // NaN is not
+		within(r.OnTime >= time.Millisecond && r.OnTime <= time.Hour, "--on-time", r.OnTime, "1ms to 1h"),
+		within(r.DefaultJitter >= 0 && r.DefaultJitter <= time.Hour, "--default-jitter", r.DefaultJitter, "0s to 1h"),
+		within(r.Retention >= 24*time.Hour && r.Retention <= maxRetention, "--retention", r.Retention, "24h to %s",
+			maxRetention),
+		within(r.FailureRetention == 0 || r.FailureRetention >= r.Retention && r.FailureRetention <= maxRetention,
+			"--failure-retention", r.FailureRetention, "--retention (%s) to %s", r.Retention, maxRetention),
+		within(r.AuditRetention >= audit.LeastRetention && r.AuditRetention <= maxRetention, "--audit-retention",
+			r.AuditRetention, "%s to %s", audit.LeastRetention, maxRetention),
+		within(age == 0 || age >= httpapi.LeastKeyAge && age <= maxRetention, "--max-key-age", age, "%s to %s",
+			httpapi.LeastKeyAge, maxRetention),
+		within(r.DrainTimeout >= 0 && r.DrainTimeout <= time.Hour, "--drain-timeout", r.DrainTimeout, "0s to 1h"),
+		within(r.MaxConns >= pg.LeastConns && r.MaxConns <= 1000, "--max-conns", r.MaxConns, "%d to 1000", pg.LeastConns),
+	)
 }

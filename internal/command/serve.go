@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -45,10 +46,10 @@ func (c *Serve) Validate() error {
 	if err := archive.CheckCommand(c.ArchiveCommand); err != nil {
 		return fmt.Errorf("--archive-command: %w", err)
 	}
-	if grace := c.grace(); grace < 0 || grace > c.DrainTimeout {
-		return fmt.Errorf("--shutdown-grace: %s is outside 0s to --drain-timeout (%s)", grace, c.DrainTimeout)
-	}
-	return server.CheckExposure(c.Listen, c.noAuth(), c.InsecureNoAuth)
+	grace, most := c.grace(), c.DrainTimeout
+	return cmp.Or(
+		within(grace >= 0 && grace <= most, "--shutdown-grace", grace, "0s to --drain-timeout (%s)", most),
+		server.CheckExposure(c.Listen, c.noAuth(), c.InsecureNoAuth))
 }
 
 // defaultGrace is enough for three health checks two seconds apart, as HAProxy makes them, and leaves room within the

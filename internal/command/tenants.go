@@ -1,16 +1,16 @@
 package command
 
 import (
+	"cmp"
 	"context"
-	"fmt"
-	"os"
-	"strconv"
+	"encoding/json"
+	"net/netip"
 	"strings"
-	"text/tabwriter"
 
 	"punctual/httpapi"
 	"punctual/scheduler/domain"
 	"punctual/store"
+	"punctual/store/pg"
 	"punctual/store/tenants"
 )
 
@@ -24,40 +24,32 @@ type Tenants struct {
 	Revoke revokeTenant `cmd:"" help:"Take such a grant back, and drop its schema."`
 }
 
-// limits holds the settings of a tenant that operators decide. An absent flag changes nothing; none lifts a limit.
-type limits struct {
-	Weight               string `placeholder:"N" help:"Share of the concurrency while several tenants wait for it, 1 to 1000."`
-	MaxJobs              string `placeholder:"N|none" help:"Most active and paused jobs."`
-	MaxPendingRuns       string `placeholder:"N|none" help:"Most dated runs that may be pending, up to 1000000."`
-	MaxConcurrentRuns    string `placeholder:"N|none" help:"Most runs that all replicas together send at once."`
-	MaxRunsPerSecond     string `placeholder:"N|none" help:"Most attempts that all replicas together start in a second."`
-	MaxRequestsPerSecond string `placeholder:"N|none" help:"Most API requests that all replicas together answer in a second."`
-	MinInterval          string `placeholder:"1m|none" help:"Shortest time between two slots of one of its jobs."`
-	MaxKeyAge            string `placeholder:"2160h|none" help:"How long a new API key may work. Earlier keys stay as they are."`
-	ChangesKept          string `placeholder:"24h|none" help:"How long the feed of changes says which of its runs have ended, 1h to 720h."`
-	AllowedTargets       string `placeholder:"CIDR,…|none" help:"Non-public networks that its jobs may call."`
-	Notify               string `placeholder:"JSON|none" help:"Default recipients for jobs without notify: a list in the form of a job's notify."`
+// tenantLimits holds the settings of a tenant that operators decide. An absent flag changes nothing, none lifts a
+// limit.
+type tenantLimits struct {
+	Weight               string `json:"weight" placeholder:"N" help:"Share of the concurrency while several tenants wait for it, 1 to 1000."`
+	MaxJobs              string `json:"max_jobs" placeholder:"N|none" help:"Most active and paused jobs."`
+	MaxPendingRuns       string `json:"max_pending_runs" placeholder:"N|none" help:"Most dated runs that may be pending, up to 1000000."`
+	MaxConcurrentRuns    string `json:"max_concurrent_runs" placeholder:"N|none" help:"Most runs that all replicas together send at once."`
+	MaxRunsPerSecond     string `json:"max_runs_per_second" placeholder:"N|none" help:"Most attempts that all replicas together start in a second."`
+	MaxRequestsPerSecond string `json:"max_requests_per_second" placeholder:"N|none" help:"Most API requests that all replicas together answer in a second."`
+	MinInterval          string `json:"min_interval" placeholder:"1m|none" help:"Shortest time between two slots of one of its jobs."`
+	MaxKeyAge            string `json:"max_key_age" placeholder:"2160h|none" help:"How long a new API key may work. Earlier keys stay as they are."`
+	ChangesKept          string `json:"changes_kept" placeholder:"24h|none" help:"How long the feed of changes says which of its runs have ended, 1h to 720h."`
+	AllowedTargets       string `json:"allowed_targets" placeholder:"CIDR,…|none" help:"Non-public networks that its jobs may call."`
+	Notify               string `json:"notify" placeholder:"JSON|none" help:"Default recipients for jobs without notify: a list in the form of a job's notify."`
 }
 
-func (l limits) given() map[string]string {
-	return map[string]string{
-		"weight":                  l.Weight,
-		"max_jobs":                l.MaxJobs,
-		"max_pending_runs":        l.MaxPendingRuns,
-		"max_concurrent_runs":     l.MaxConcurrentRuns,
-		"max_runs_per_second":     l.MaxRunsPerSecond,
-		"max_requests_per_second": l.MaxRequestsPerSecond,
-		"min_interval":            l.MinInterval,
-		"max_key_age":             l.MaxKeyAge,
-		"changes_kept":            l.ChangesKept,
-		"allowed_targets":         l.AllowedTargets,
-		"notify":                  l.Notify,
-	}
+// given returns the flags by the names that the settings have in the API.
+func (l tenantLimits) given() (flags map[string]string) {
+	raw, _ := json.Marshal(l)
+	_ = json.Unmarshal(raw, &flags) // texts are always JSON
+	return flags
 }
 
 type createTenant struct {
 	database
-	limits
+	tenantLimits
 	Name string `arg:"" help:"Name: letters, digits, dots, underscores, colons and dashes."`
 }
 
@@ -100,7 +92,7 @@ func (c *listTenants) Run(ctx context.Context) error {
 
 type setTenant struct {
 	database
-	limits
+	tenantLimits
 	Name string `arg:"" help:"Name of the tenant."`
 }
 
@@ -123,10 +115,7 @@ type deleteTenant struct {
 
 func (c *deleteTenant) Run(ctx context.Context) error {
 	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
-		if err := db.Tenants.DeleteTenant(ctx, c.Name); err != nil {
-			return err
-		}
-		return note("tenant " + c.Name + " is deleted")
+		return done(db.Tenants.DeleteTenant(ctx, c.Name), "tenant %s is deleted", c.Name)
 	})
 }
 
@@ -139,11 +128,9 @@ type grantTenant struct {
 
 func (c *grantTenant) Run(ctx context.Context) error {
 	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
-		if _, _, err := db.Tenants.Grant(ctx, c.Name, tenants.NewGrant{Schema: c.Schema, Role: c.Role}); err != nil {
-			return err
-		}
-		return note(fmt.Sprintf("role %s may run jobs of tenant %s: SELECT %s.run_in('job', interval '1 hour')", c.Role,
-			c.Name, c.Schema))
+		_, _, err := db.Tenants.Grant(ctx, c.Name, tenants.NewGrant{Schema: c.Schema, Role: c.Role})
+		return done(err, "role %s may run jobs of tenant %s: SELECT %s.run_in('job', interval '1 hour')", c.Role, c.Name,
+			c.Schema)
 	})
 }
 
@@ -155,54 +142,25 @@ type revokeTenant struct {
 
 func (c *revokeTenant) Run(ctx context.Context) error {
 	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
-		if err := db.Tenants.Revoke(ctx, c.Name, c.Schema); err != nil {
-			return err
-		}
-		return note("schema " + c.Schema + " is dropped")
+		return done(db.Tenants.Revoke(ctx, c.Name, c.Schema), "schema %s is dropped", c.Schema)
 	})
 }
 
-func printTenants(tenants ...tenants.Tenant) error {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w,
-		"NAME\tWEIGHT\tJOBS\tCONCURRENT RUNS\tRUNS/S\tREQUESTS/S\tMIN INTERVAL\tMAX KEY AGE\tALLOWED TARGETS\tNOTIFY")
-	for _, t := range tenants {
-		interval, keyAge, networks := "-", "-", "-"
-		if t.MinInterval != nil {
-			interval = t.MinInterval.String()
+func printTenants(all ...tenants.Tenant) error {
+	const header = "NAME\tWEIGHT\tJOBS\tCONCURRENT RUNS\tRUNS/S\tREQUESTS/S\tMIN INTERVAL\tMAX KEY AGE\t" +
+		"ALLOWED TARGETS\tNOTIFY"
+	return printTable(all, header, func(t tenants.Tenant) []any {
+		return []any{
+			t.Name, t.Weight, orDash(t.MaxJobs), orDash(t.MaxConcurrentRuns), orDash(t.MaxRunsPerSecond),
+			orDash(t.MaxRequestsPerSecond), orDash(t.MinInterval), orDash(t.MaxKeyAge),
+			listed(t.AllowedTargets, netip.Prefix.String), listed(t.Notify, formatOf),
 		}
-		if t.MaxKeyAge != nil {
-			keyAge = t.MaxKeyAge.String()
-		}
-		if len(t.AllowedTargets) > 0 {
-			var list []string
-			for _, network := range t.AllowedTargets {
-				list = append(list, network.String())
-			}
-			networks = strings.Join(list, ",")
-		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, t.Weight, limit(t.MaxJobs),
-			limit(t.MaxConcurrentRuns), limit(t.MaxRunsPerSecond), limit(t.MaxRequestsPerSecond), interval,
-			keyAge, networks, told(t.Notify))
-	}
-	return w.Flush()
+	})
 }
 
-// told lists the formats of a tenant's notices without the URLs, some of which are secrets.
-func told(list []domain.Notify) string {
-	if len(list) == 0 {
-		return "-"
-	}
-	names := make([]string, len(list))
-	for i, entry := range list {
-		names[i] = string(entry.Recipient().Format)
-	}
-	return strings.Join(names, ",")
-}
+// formatOf names the recipient of a notice without its URL, which may be a secret.
+func formatOf(n domain.Notify) string { return string(n.Recipient().Format) }
 
-func limit(n *int) string {
-	if n == nil {
-		return "-"
-	}
-	return strconv.Itoa(*n)
+func listed[T any](list []T, text func(T) string) string {
+	return cmp.Or(strings.Join(pg.Column(list, text), ","), "-")
 }

@@ -40,6 +40,14 @@ func subcommands(node *kong.Node) (names []string) {
 	return names
 }
 
+// within returns an error for the value of a flag that does not fit its range.
+func within(fits bool, flag string, value any, span string, bounds ...any) error {
+	if fits {
+		return nil
+	}
+	return fmt.Errorf("%s: %v is outside "+span, append([]any{flag, value}, bounds...)...)
+}
+
 // OneLine returns the text of an error without line breaks.
 func OneLine(err error) string {
 	var lines []string

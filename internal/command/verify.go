@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,13 +42,11 @@ func (c *Verify) Run(ctx context.Context, log *slog.Logger) error {
 }
 
 func (c *Verify) verify(ctx context.Context, log *slog.Logger) (violations int, err error) {
-	if c.Grace < 0 || c.Grace > 24*time.Hour {
-		return 0, fmt.Errorf("--grace: %s is outside 0s to 24h", c.Grace)
-	}
-	if c.DefaultJitter < 0 || c.DefaultJitter > time.Hour {
-		return 0, fmt.Errorf("--default-jitter: %s is outside 0s to 1h", c.DefaultJitter)
-	}
-	if err := c.use(log); err != nil {
+	if err := cmp.Or(
+		within(c.Grace >= 0 && c.Grace <= 24*time.Hour, "--grace", c.Grace, "0s to 24h"),
+		within(c.DefaultJitter >= 0 && c.DefaultJitter <= time.Hour, "--default-jitter", c.DefaultJitter, "0s to 1h"),
+		c.use(log),
+	); err != nil {
 		return 0, err
 	}
 	from, to, err := window(c.From, c.To, time.Now())

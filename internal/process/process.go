@@ -12,19 +12,20 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"punctual/internal/privatepg"
 )
 
 // Process is a child that does not outlive this process.
 type Process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended and is reaped
-	log  logBuffer     // stdout and stderr
+	done <-chan struct{} // closed when the process has ended and is reaped
+	log  logBuffer       // stdout and stderr
 }
 
 // MasterKey is the master key of every replica launched here, because replicas share databases. It protects nothing of
@@ -50,30 +51,15 @@ func LaunchServer(path string, env []string, args ...string) (*Process, error) {
 
 // launch starts a program, which gets a signal when this process ends.
 func launch(last syscall.Signal, path string, env, args []string) (*Process, error) {
-	p := &Process{cmd: exec.Command(path, args...), done: make(chan struct{})}
+	p := &Process{cmd: exec.Command(path, args...)}
 	p.cmd.Env = append(append(Environment(), "PUNCTUAL_MASTER_KEY="+MasterKey, noGrace), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
-	p.cmd.SysProcAttr = tied(last)
 	p.cmd.WaitDelay = 5 * time.Second // for grandchildren that keep the output open
-	started := make(chan error)
-	go p.run(started)
-	if err := <-started; err != nil {
+	var err error
+	if p.done, err = privatepg.StartChild(p.cmd, last); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", path, err)
 	}
 	return p, nil
-}
-
-// run starts the child and waits for it on one OS thread, which lives as long as the child: when the thread that forked
-// the child ends, Linux takes that for the death of the parent.
-func (p *Process) run(started chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := p.cmd.Start()
-	started <- err
-	if err == nil {
-		_ = p.cmd.Wait() // the result is in ProcessState
-	}
-	close(p.done)
 }
 
 // Environment returns the environment without the variables that Punctual or libpq read.
