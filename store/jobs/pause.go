@@ -78,25 +78,20 @@ func (s *Jobs) change(
 	ctx context.Context, tenant int32, ref, note string,
 	work func(context.Context, *pg.Tx, *held, time.Time) (bool, error),
 ) (Record, error) {
-	var rec Record
-	err := s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	return pg.Do(ctx, s.db.Callers.For(tenant), func(tx *pg.Tx) (rec Record, err error) {
 		h, f, err := s.holdOne(ctx, tx, tenant, ref)
 		if err != nil {
-			return err
+			return rec, err
 		}
 		changed, err := work(ctx, tx, h, f.now)
+		if err == nil && changed {
+			err = h.saveNow(ctx, tx, f.now, note)
+		}
 		if err != nil {
-			return err
+			return rec, err
 		}
-		if changed {
-			if err := h.saveNow(ctx, tx, f.now, note); err != nil {
-				return err
-			}
-		}
-		rec, err = h.record(ctx, tx)
-		return err
+		return h.record(ctx, tx)
 	})
-	return rec, err
 }
 
 // record reads a held job after a change, and what its pause swallowed if that is over now.

@@ -2,6 +2,7 @@ package pg
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -63,6 +64,14 @@ func All[T any](ctx context.Context, q Querier, scan pgx.RowToFunc[T], sql strin
 // One returns the row of a query that has no more than one. The error is pgx.ErrNoRows if it has none: see Found.
 func One[T any](ctx context.Context, q Querier, scan pgx.RowToFunc[T], sql string, args ...any) (T, error) {
 	return pgx.CollectExactlyOneRow(Query(ctx, q, sql, args...), scan)
+}
+
+// Some reports whether there was the one row that was read. err is the error of reading it.
+func Some(err error) (bool, error) {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Map returns the rows of a query as a map: from their first column to their second.
