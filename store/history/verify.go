@@ -16,6 +16,7 @@ import (
 	"punctual/store/days"
 	"punctual/store/freeze"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // VerifyOptions says what to verify.
@@ -283,6 +284,11 @@ func (v *verification) noteFreezes(ctx context.Context) error {
 			freezes.Names[id], freezes.Tenants[id])
 	}
 	return nil
+}
+
+// firstID returns an id below those of all runs in the window.
+func (v *verification) firstID() uuid.UUID {
+	return domain.FirstRunID(v.summary.From.Add(-runs.ClockSlack))
 }
 
 func (v *verification) note(format string, args ...any) {
