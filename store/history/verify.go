@@ -247,12 +247,7 @@ func (v *verification) noteWaiting(ctx context.Context, tx pgx.Tx) error {
 		SELECT held_by, count(*) FROM punctual.ready
 		WHERE held_by IS NOT NULL AND ($1 = 0 OR tenant = $1)
 		GROUP BY held_by ORDER BY 2 DESC, 1 LIMIT 10`, v.tenant)
-	var by string
-	var n int
-	_, err := pgx.ForEachRow(rows, []any{&by, &n}, func() error {
-		v.note("%s for %s.", waiting(n), by)
-		return nil
-	})
+	err := pg.Each2(rows, func(by string, n int) { v.note("%s for %s.", waiting(n), by) })
 	return pg.Wrap("reading what runs wait for", err)
 }
 

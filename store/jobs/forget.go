@@ -145,15 +145,13 @@ func (s *Jobs) walkOn(
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
 	b.Queue(sql, append([]any{w.at, w.id, pg.ForgetBatch}, args...)...).Query(func(rows pgx.Rows) error {
-		var free bool
-		_, err := pgx.ForEachRow(rows, []any{&w.id, &w.at, &free}, func() error {
+		return pg.Each3(rows, func(id uuid.UUID, at time.Time, free bool) {
+			w.id, w.at = id, at
 			found++
 			if free {
-				ids = append(ids, w.id)
+				ids = append(ids, id)
 			}
-			return nil
 		})
-		return err
 	})
 	err = s.db.Chores.SendBatch(ctx, &b).Close()
 	if err != nil || len(ids) == 0 {

@@ -93,6 +93,38 @@ func Clock(ctx context.Context, q Querier) (now time.Time, err error) {
 	return now, Wrap("reading the database's clock", err)
 }
 
+// Each2 calls f with each row of two columns.
+func Each2[A, B any](rows pgx.Rows, f func(A, B)) error {
+	var a A
+	var b B
+	return each(rows, func() { f(a, b) }, &a, &b)
+}
+
+// Each3 calls f with each row of three columns.
+func Each3[A, B, C any](rows pgx.Rows, f func(A, B, C)) error {
+	var a A
+	var b B
+	var c C
+	return each(rows, func() { f(a, b, c) }, &a, &b, &c)
+}
+
+// Each4 calls f with each row of four columns.
+func Each4[A, B, C, D any](rows pgx.Rows, f func(A, B, C, D)) error {
+	var a A
+	var b B
+	var c C
+	var d D
+	return each(rows, func() { f(a, b, c, d) }, &a, &b, &c, &d)
+}
+
+func each(rows pgx.Rows, f func(), columns ...any) error {
+	_, err := pgx.ForEachRow(rows, columns, func() error {
+		f()
+		return nil
+	})
+	return err
+}
+
 // Into returns what reads the rows of a batch's query into a list.
 func Into[T any](list *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
 	return func(rows pgx.Rows) (err error) {
@@ -104,13 +136,7 @@ func Into[T any](list *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
 // IntoMap returns what reads the rows of a batch's query into a map: from their first column to their second.
 func IntoMap[K comparable, V any](all map[K]V) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
-		var key K
-		var value V
-		_, err := pgx.ForEachRow(rows, []any{&key, &value}, func() error {
-			all[key] = value
-			return nil
-		})
-		return err
+		return Each2(rows, func(key K, value V) { all[key] = value })
 	}
 }
 
