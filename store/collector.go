@@ -24,84 +24,84 @@ type Collector struct {
 // descs are what a Collector exports.
 var descs []*prometheus.Desc
 
-// described adds a description to those of a Collector.
-func described(name, help string, labels ...string) *prometheus.Desc {
+// newDesc adds a description to those of a Collector.
+func newDesc(name, help string, labels ...string) *prometheus.Desc {
 	desc := prometheus.NewDesc(name, help, labels, nil)
 	descs = append(descs, desc)
 	return desc
 }
 
 var (
-	poolDesc = described("punctual_database_connections",
+	poolDesc = newDesc("punctual_database_connections",
 		"Connections to the database, by what they are for and their state.",
 		"for", "state")
-	poolMaxDesc = described("punctual_database_connections_max",
+	poolMaxDesc = newDesc("punctual_database_connections_max",
 		"Most connections this replica opens, by what they are for.",
 		"for")
-	poolWaitDesc = described("punctual_database_acquire_seconds_total",
+	poolWaitDesc = newDesc("punctual_database_acquire_seconds_total",
 		"Time spent waiting for a connection, by what it was for.",
 		"for")
-	depthDesc = described("punctual_queue_depth",
+	depthDesc = newDesc("punctual_queue_depth",
 		"Slots and runs that are due and wait for concurrency, counted up to 10,000.",
 		"queue")
-	frozenDesc = described("punctual_frozen",
+	frozenDesc = newDesc("punctual_frozen",
 		"1: the tenant is frozen, or with an empty tenant the deployment; 0, for the deployment only: it is not frozen.",
 		"tenant")
-	oldestDesc = described("punctual_oldest_due_seconds",
+	oldestDesc = newDesc("punctual_oldest_due_seconds",
 		"How long the oldest work has waited for nothing but a replica to take it, its host, a limit of its tenant, the "+
 			"gate of its job, or a replica that serves the queue; 0: there is none. Work of frozen tenants does not count.",
 		"queue", "waiting_for")
-	servedDesc = described("punctual_queue_served",
+	servedDesc = newDesc("punctual_queue_served",
 		"1: a live replica serves the queue; 0: none does.",
 		"queue")
-	heldDesc = described("punctual_held_runs",
+	heldDesc = newDesc("punctual_held_runs",
 		"Runs that wait for a host that cannot be reached or hangs, counted up to 10,000.",
 		"queue")
-	holdDesc = described("punctual_held_by",
+	holdDesc = newDesc("punctual_held_by",
 		"Runs that wait for each host or path, counted up to 10,000; the hundred with the most.",
 		"tenant", "held_by", "state")
-	aheadDesc = described("punctual_partition_days_ahead",
+	aheadDesc = newDesc("punctual_partition_days_ahead",
 		"Days from now on that have partitions: 7 when all is well, 0 when tomorrow's is missing, -1 when today's is.")
-	archiveWaitDesc = described("punctual_archive_waiting_seconds",
+	archiveWaitDesc = newDesc("punctual_archive_waiting_seconds",
 		"How long the oldest day of runs that is past its retention has waited to be archived; 0: none waits. Absent unless "+
 			"days are archived.")
-	archiveFailuresDesc = described("punctual_archive_failures",
+	archiveFailuresDesc = newDesc("punctual_archive_failures",
 		"How often in a row the archive command has failed for one day; the most of the days that wait. Absent unless days "+
 			"are archived.")
-	keyExpiryDesc = described("punctual_next_key_expiry_timestamp_seconds",
+	keyExpiryDesc = newDesc("punctual_next_key_expiry_timestamp_seconds",
 		"When the next API key of the tenant expires. Of the 1,000 keys that expire next, without keys made for a week or less.",
 		"tenant")
-	overlapDesc = described("punctual_overlapping_jobs",
+	overlapDesc = newDesc("punctual_overlapping_jobs",
 		"Jobs most of whose slots are skipped, because the run before has not ended; only jobs with recipients for that. "+
 			"Counted up to 10,000; the hundred tenants with the most.",
 		"tenant")
-	openLettersDesc = described("punctual_open_dead_letters",
+	openLettersDesc = newDesc("punctual_open_dead_letters",
 		"Dead letters that are open, counted up to 10,000 over all tenants; the hundred tenants with the most.",
 		"tenant")
-	onTimeDesc = described("punctual_on_time_total",
+	onTimeDesc = newDesc("punctual_on_time_total",
 		"Runs whose first request was sent on time here, and those whose was not, by tenant: of the first hundred that had "+
 			"one. The runs of all others are in the series with an empty tenant.",
 		"tenant", "ok")
-	approvalsDesc = described("punctual_approvals_waiting",
+	approvalsDesc = newDesc("punctual_approvals_waiting",
 		"Steps of workflows that wait for a person's approval, counted up to 10,000.")
-	workflowsDesc = described("punctual_workflows_running",
+	workflowsDesc = newDesc("punctual_workflows_running",
 		"Workflows that have begun and not ended, counted up to 10,000.")
-	eventsDesc = described("punctual_events_total",
+	eventsDesc = newDesc("punctual_events_total",
 		"Events that have come to all their subscribers. This replica made the last of their runs.")
-	pendingEventsDesc = described("punctual_events_pending",
+	pendingEventsDesc = newDesc("punctual_events_pending",
 		"Events that have not come to all their subscribers, counted up to 10,000.")
-	oldestEventDesc = described("punctual_oldest_event_seconds",
+	oldestEventDesc = newDesc("punctual_oldest_event_seconds",
 		"How long ago the oldest event was emitted that has not come to all its subscribers; 0: there is none.")
-	standbyUsableDesc = described("punctual_read_database_usable",
+	standbyUsableDesc = newDesc("punctual_read_database_usable",
 		"1: the standby of --read-database-url is asked; 0: it cannot be used, and is left alone for a while.")
-	standbyLagDesc = described("punctual_read_database_lag_seconds",
+	standbyLagDesc = newDesc("punctual_read_database_lag_seconds",
 		"How far the standby was behind the database when this replica last asked it.")
-	standbyReadsDesc = described("punctual_read_database_reads_total",
+	standbyReadsDesc = newDesc("punctual_read_database_reads_total",
 		"Reads that the standby may answer, by who did: standby, or else the primary, because the standby was behind the "+
 			"reader's position (behind) or too old (stale), did not know what was asked for or not as final (unknown), or "+
 			"because the read failed there (failed) or the standby could not be used (unusable).",
 		"answer")
-	takenBackDesc = described("punctual_lost_outcomes_total",
+	takenBackDesc = newDesc("punctual_lost_outcomes_total",
 		"Runs that had not ended and that no replica had, because the database had lost what it had acknowledged. "+
 			"This replica took them back.")
 )
