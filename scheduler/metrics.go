@@ -37,62 +37,43 @@ type Metrics struct {
 // NewMetrics creates and registers the metrics of a replica. OnTime is how long after it was due a run's first request
 // may be sent to be on time.
 func NewMetrics(registry prometheus.Registerer, onTime time.Duration) *Metrics {
-	m := &Metrics{
-		onTime: onTime, punctual: punctuality{tenants: map[int32]Punctual{}},
-		registry: registry,
-		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "punctual_lateness_seconds", Help: "From when a slot was due to when its first request was sent.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
-		}),
-		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "punctual_runs_total", Help: "Runs that reached a final status on this replica.",
-		}, []string{"status", "reason"}),
-		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "punctual_attempts_total", Help: "Attempts that ended on this replica.",
-		}, []string{"outcome"}),
-		retries: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "punctual_retries_total", Help: "Attempts that failed and are made again.",
-		}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "punctual_attempt_duration_seconds",
-			Help:    "From when a request was sent to its answer. Of a target that answered 202, not how long it worked.",
-			Buckets: []float64{.005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600},
-		}),
-		superseded: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "punctual_superseded_attempts_total",
-			Help: "Attempts whose outcome changed nothing because a later attempt holds the run.",
-		}),
-		deferred: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "punctual_deferred_attempts_total",
-			Help: "Times a run was parked unsent because its host cannot be reached or hangs.",
-		}),
-		short: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "punctual_replica_shortages_total",
-			Help: "Times a run went back unsent because this replica lacks something, such as file descriptors.",
-		}, []string{"lacks"}),
-		recovered: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "punctual_recovered_runs_total", Help: "Runs that this replica took over from lost ones.",
-		}),
-		chores: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "punctual_maintenance_failures_total",
-			Help: "Times that a minute's chores failed on this replica, such as creating partitions and removing old rows.",
-		}),
-		notices: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "punctual_notices_total",
-			Help: "Messages sent to recipients of notices, by result: delivered, put_off, unsent, refused, unknown.",
-		}, []string{"result"}),
-		tick: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "punctual_tick_duration_seconds", Help: "Duration of a tick: looking, claiming, dispatching.",
-			Buckets: prometheus.ExponentialBuckets(.0005, 2, 14),
-		}),
-		finish: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "punctual_finish_duration_seconds", Help: "Duration of writing a batch of outcomes.",
-			Buckets: prometheus.ExponentialBuckets(.0005, 2, 14),
-		}),
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		registry.MustRegister(v)
+		return v
 	}
-	registry.MustRegister(
-		m.lateness, m.runs, m.attempts, m.retries, m.duration, m.superseded, m.deferred, m.short, m.recovered, m.chores,
-		m.notices, m.tick, m.finish)
+	counter := func(name, help string) prometheus.Counter { return counters(name, help).WithLabelValues() }
+	histogram := func(name, help string, buckets ...float64) prometheus.Histogram {
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+		registry.MustRegister(h)
+		return h
+	}
+	m := &Metrics{
+		onTime: onTime, punctual: punctuality{tenants: map[int32]Punctual{}}, registry: registry,
+		lateness: histogram("punctual_lateness_seconds", "From when a slot was due to when its first request was sent.",
+			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600),
+		runs:     counters("punctual_runs_total", "Runs that reached a final status on this replica.", "status", "reason"),
+		attempts: counters("punctual_attempts_total", "Attempts that ended on this replica.", "outcome"),
+		retries:  counter("punctual_retries_total", "Attempts that failed and are made again."),
+		duration: histogram("punctual_attempt_duration_seconds",
+			"From when a request was sent to its answer. Of a target that answered 202, not how long it worked.",
+			.005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600),
+		superseded: counter("punctual_superseded_attempts_total",
+			"Attempts whose outcome changed nothing because a later attempt holds the run."),
+		deferred: counter("punctual_deferred_attempts_total",
+			"Times a run was parked unsent because its host cannot be reached or hangs."),
+		short: counters("punctual_replica_shortages_total",
+			"Times a run went back unsent because this replica lacks something, such as file descriptors.", "lacks"),
+		recovered: counter("punctual_recovered_runs_total", "Runs that this replica took over from lost ones."),
+		chores: counter("punctual_maintenance_failures_total",
+			"Times that a minute's chores failed on this replica, such as creating partitions and removing old rows."),
+		notices: counters("punctual_notices_total",
+			"Messages sent to recipients of notices, by result: delivered, put_off, unsent, refused, unknown.", "result"),
+		tick: histogram("punctual_tick_duration_seconds", "Duration of a tick: looking, claiming, dispatching.",
+			prometheus.ExponentialBuckets(.0005, 2, 14)...),
+		finish: histogram("punctual_finish_duration_seconds", "Duration of writing a batch of outcomes.",
+			prometheus.ExponentialBuckets(.0005, 2, 14)...),
+	}
 	// A counter whose series begins with its first event has not increased by it, for Prometheus, so no alarm would fire.
 	for _, reason := range domain.ReasonsOf(domain.StatusDead) {
 		m.runs.WithLabelValues(string(domain.StatusDead), string(reason))
@@ -119,22 +100,23 @@ func (m *Metrics) LookedAt() time.Time {
 // watch exports the occupied worker slots, the held-back tenants, the state of the circuit breakers, when the replica
 // last looked for due work and how its clock differs from the database's.
 func (m *Metrics) watch(a *admit.Admission, clock *dbClock) {
-	if len(a.Slots.Numbers()) > 0 { // else it never looks
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "punctual_last_look_timestamp_seconds",
-			Help: "When this replica last asked the database for due work, in seconds since 1970; 0: not yet.",
-		}, func() float64 { return float64(m.looked.Load()) / 1e9 }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "punctual_clock_offset_seconds",
-			Help: "How far the database's clock is ahead of this replica's. Only the database's decides.",
-		}, func() float64 { return clock.offset().Seconds() }))
+	gauge := func(name, help string, value func() float64) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
-	m.registry.MustRegister(collector{a.Slots, a.Limits}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "punctual_breakers_open",
-		Help: "Hosts, by tenant, whose circuit breaker is not closed on this replica.",
-	}, func() float64 { return float64(len(a.Holds.Breakers.All())) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "punctual_hanging_places",
-		Help: "Hosts and paths, by tenant, whose requests time out: they may use a quarter of a queue's concurrency.",
-	}, func() float64 { return float64(len(a.Holds.Hangs.All())) }))
+	if len(a.Slots.Numbers()) > 0 { // else it never looks
+		gauge("punctual_last_look_timestamp_seconds",
+			"When this replica last asked the database for due work, in seconds since 1970; 0: not yet.",
+			func() float64 { return float64(m.looked.Load()) / 1e9 })
+		gauge("punctual_clock_offset_seconds",
+			"How far the database's clock is ahead of this replica's. Only the database's decides.",
+			func() float64 { return clock.offset().Seconds() })
+	}
+	m.registry.MustRegister(collector{a.Slots, a.Limits})
+	gauge("punctual_breakers_open", "Hosts, by tenant, whose circuit breaker is not closed on this replica.",
+		func() float64 { return float64(len(a.Holds.Breakers.All())) })
+	gauge("punctual_hanging_places",
+		"Hosts and paths, by tenant, whose requests time out: they may use a quarter of a queue's concurrency.",
+		func() float64 { return float64(len(a.Holds.Hangs.All())) })
 }
 
 // late records how late a run's first request is. A backfilled slot does not count: it was due before somebody asked

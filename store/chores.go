@@ -140,13 +140,8 @@ func (s *Store) takeTidying(ctx context.Context) (mine bool, err error) {
 		WHERE tidied_at < now() - interval '50 s' OR tidied_at = $1
 		RETURNING tidied_at`,
 		s.tidying.at).Scan(&s.tidying.at)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("beginning to tidy: %w", err)
-	}
-	return true, nil
+	mine, err = pg.Some(err)
+	return mine, pg.Wrap("beginning to tidy", err)
 }
 
 // findOverlapping looks for jobs whose slots are skipped, unless a replica has done so in the last minutes.

@@ -21,119 +21,96 @@ type Collector struct {
 	Punctuality func() map[int32]scheduler.Punctual // of this replica
 }
 
+// descs are what a Collector exports.
+var descs []*prometheus.Desc
+
+// newDesc adds a description to those of a Collector.
+func newDesc(name, help string, labels ...string) *prometheus.Desc {
+	desc := prometheus.NewDesc(name, help, labels, nil)
+	descs = append(descs, desc)
+	return desc
+}
+
 var (
-	poolDesc = prometheus.NewDesc("punctual_database_connections",
+	poolDesc = newDesc("punctual_database_connections",
 		"Connections to the database, by what they are for and their state.",
-		[]string{"for", "state"}, nil)
-	poolMaxDesc = prometheus.NewDesc("punctual_database_connections_max",
+		"for", "state")
+	poolMaxDesc = newDesc("punctual_database_connections_max",
 		"Most connections this replica opens, by what they are for.",
-		[]string{"for"}, nil)
-	poolWaitDesc = prometheus.NewDesc("punctual_database_acquire_seconds_total",
+		"for")
+	poolWaitDesc = newDesc("punctual_database_acquire_seconds_total",
 		"Time spent waiting for a connection, by what it was for.",
-		[]string{"for"}, nil)
-	depthDesc = prometheus.NewDesc("punctual_queue_depth",
+		"for")
+	depthDesc = newDesc("punctual_queue_depth",
 		"Slots and runs that are due and wait for concurrency, counted up to 10,000.",
-		[]string{"queue"}, nil)
-	frozenDesc = prometheus.NewDesc("punctual_frozen",
+		"queue")
+	frozenDesc = newDesc("punctual_frozen",
 		"1: the tenant is frozen, or with an empty tenant the deployment; 0, for the deployment only: it is not frozen.",
-		[]string{"tenant"}, nil)
-	oldestDesc = prometheus.NewDesc("punctual_oldest_due_seconds",
+		"tenant")
+	oldestDesc = newDesc("punctual_oldest_due_seconds",
 		"How long the oldest work has waited for nothing but a replica to take it, its host, a limit of its tenant, the "+
 			"gate of its job, or a replica that serves the queue; 0: there is none. Work of frozen tenants does not count.",
-		[]string{"queue", "waiting_for"}, nil)
-	servedDesc = prometheus.NewDesc("punctual_queue_served",
+		"queue", "waiting_for")
+	servedDesc = newDesc("punctual_queue_served",
 		"1: a live replica serves the queue; 0: none does.",
-		[]string{"queue"}, nil)
-	heldDesc = prometheus.NewDesc("punctual_held_runs",
+		"queue")
+	heldDesc = newDesc("punctual_held_runs",
 		"Runs that wait for a host that cannot be reached or hangs, counted up to 10,000.",
-		[]string{"queue"}, nil)
-	holdDesc = prometheus.NewDesc("punctual_held_by",
+		"queue")
+	holdDesc = newDesc("punctual_held_by",
 		"Runs that wait for each host or path, counted up to 10,000; the hundred with the most.",
-		[]string{"tenant", "held_by", "state"}, nil)
-	aheadDesc = prometheus.NewDesc("punctual_partition_days_ahead",
-		"Days from now on that have partitions: 7 when all is well, 0 when tomorrow's is missing, -1 when today's is.",
-		nil, nil)
-	archiveWaitDesc = prometheus.NewDesc("punctual_archive_waiting_seconds",
+		"tenant", "held_by", "state")
+	aheadDesc = newDesc("punctual_partition_days_ahead",
+		"Days from now on that have partitions: 7 when all is well, 0 when tomorrow's is missing, -1 when today's is.")
+	archiveWaitDesc = newDesc("punctual_archive_waiting_seconds",
 		"How long the oldest day of runs that is past its retention has waited to be archived; 0: none waits. Absent unless "+
-			"days are archived.",
-		nil, nil)
-	archiveFailuresDesc = prometheus.NewDesc("punctual_archive_failures",
+			"days are archived.")
+	archiveFailuresDesc = newDesc("punctual_archive_failures",
 		"How often in a row the archive command has failed for one day; the most of the days that wait. Absent unless days "+
-			"are archived.",
-		nil, nil)
-	keyExpiryDesc = prometheus.NewDesc("punctual_next_key_expiry_timestamp_seconds",
+			"are archived.")
+	keyExpiryDesc = newDesc("punctual_next_key_expiry_timestamp_seconds",
 		"When the next API key of the tenant expires. Of the 1,000 keys that expire next, without keys made for a week or less.",
-		[]string{"tenant"}, nil)
-	overlapDesc = prometheus.NewDesc("punctual_overlapping_jobs",
+		"tenant")
+	overlapDesc = newDesc("punctual_overlapping_jobs",
 		"Jobs most of whose slots are skipped, because the run before has not ended; only jobs with recipients for that. "+
 			"Counted up to 10,000; the hundred tenants with the most.",
-		[]string{"tenant"}, nil)
-	openLettersDesc = prometheus.NewDesc("punctual_open_dead_letters",
+		"tenant")
+	openLettersDesc = newDesc("punctual_open_dead_letters",
 		"Dead letters that are open, counted up to 10,000 over all tenants; the hundred tenants with the most.",
-		[]string{"tenant"}, nil)
-	onTimeDesc = prometheus.NewDesc("punctual_on_time_total",
+		"tenant")
+	onTimeDesc = newDesc("punctual_on_time_total",
 		"Runs whose first request was sent on time here, and those whose was not, by tenant: of the first hundred that had "+
 			"one. The runs of all others are in the series with an empty tenant.",
-		[]string{"tenant", "ok"}, nil)
-	approvalsDesc = prometheus.NewDesc("punctual_approvals_waiting",
-		"Steps of workflows that wait for a person's approval, counted up to 10,000.",
-		nil, nil)
-	workflowsDesc = prometheus.NewDesc("punctual_workflows_running",
-		"Workflows that have begun and not ended, counted up to 10,000.",
-		nil, nil)
-	eventsDesc = prometheus.NewDesc("punctual_events_total",
-		"Events that have come to all their subscribers. This replica made the last of their runs.",
-		nil, nil)
-	pendingEventsDesc = prometheus.NewDesc("punctual_events_pending",
-		"Events that have not come to all their subscribers, counted up to 10,000.",
-		nil, nil)
-	oldestEventDesc = prometheus.NewDesc("punctual_oldest_event_seconds",
-		"How long ago the oldest event was emitted that has not come to all its subscribers; 0: there is none.",
-		nil, nil)
-	standbyUsableDesc = prometheus.NewDesc("punctual_read_database_usable",
-		"1: the standby of --read-database-url is asked; 0: it cannot be used, and is left alone for a while.",
-		nil, nil)
-	standbyLagDesc = prometheus.NewDesc("punctual_read_database_lag_seconds",
-		"How far the standby was behind the database when this replica last asked it.",
-		nil, nil)
-	standbyReadsDesc = prometheus.NewDesc("punctual_read_database_reads_total",
+		"tenant", "ok")
+	approvalsDesc = newDesc("punctual_approvals_waiting",
+		"Steps of workflows that wait for a person's approval, counted up to 10,000.")
+	workflowsDesc = newDesc("punctual_workflows_running",
+		"Workflows that have begun and not ended, counted up to 10,000.")
+	eventsDesc = newDesc("punctual_events_total",
+		"Events that have come to all their subscribers. This replica made the last of their runs.")
+	pendingEventsDesc = newDesc("punctual_events_pending",
+		"Events that have not come to all their subscribers, counted up to 10,000.")
+	oldestEventDesc = newDesc("punctual_oldest_event_seconds",
+		"How long ago the oldest event was emitted that has not come to all its subscribers; 0: there is none.")
+	standbyUsableDesc = newDesc("punctual_read_database_usable",
+		"1: the standby of --read-database-url is asked; 0: it cannot be used, and is left alone for a while.")
+	standbyLagDesc = newDesc("punctual_read_database_lag_seconds",
+		"How far the standby was behind the database when this replica last asked it.")
+	standbyReadsDesc = newDesc("punctual_read_database_reads_total",
 		"Reads that the standby may answer, by who did: standby, or else the primary, because the standby was behind the "+
 			"reader's position (behind) or too old (stale), did not know what was asked for or not as final (unknown), or "+
 			"because the read failed there (failed) or the standby could not be used (unusable).",
-		[]string{"answer"}, nil)
-	takenBackDesc = prometheus.NewDesc("punctual_lost_outcomes_total",
+		"answer")
+	takenBackDesc = newDesc("punctual_lost_outcomes_total",
 		"Runs that had not ended and that no replica had, because the database had lost what it had acknowledged. "+
-			"This replica took them back.",
-		nil, nil)
+			"This replica took them back.")
 )
 
 // Describe implements prometheus.Collector.
 func (c Collector) Describe(ch chan<- *prometheus.Desc) {
-	ch <- poolDesc
-	ch <- poolMaxDesc
-	ch <- poolWaitDesc
-	ch <- depthDesc
-	ch <- oldestDesc
-	ch <- servedDesc
-	ch <- heldDesc
-	ch <- holdDesc
-	ch <- aheadDesc
-	ch <- archiveWaitDesc
-	ch <- archiveFailuresDesc
-	ch <- frozenDesc
-	ch <- keyExpiryDesc
-	ch <- overlapDesc
-	ch <- openLettersDesc
-	ch <- onTimeDesc
-	ch <- takenBackDesc
-	ch <- eventsDesc
-	ch <- pendingEventsDesc
-	ch <- workflowsDesc
-	ch <- approvalsDesc
-	ch <- oldestEventDesc
-	ch <- standbyUsableDesc
-	ch <- standbyLagDesc
-	ch <- standbyReadsDesc
+	for _, desc := range descs {
+		ch <- desc
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -155,64 +132,53 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if ahead, err := c.Store.Days.Ahead(ctx); err != nil {
-		c.Store.Options.Log.Warn("the partitions of coming days cannot be counted", "error", err)
-	} else {
+	if ahead, err := c.Store.Days.Ahead(ctx); c.read(err, "the partitions of coming days cannot be counted") {
 		gauge(ch, aheadDesc, float64(ahead))
 	}
-	if waiting, err := c.Store.Archives.Waiting(ctx); err != nil {
-		c.Store.Options.Log.Warn("the days that wait to be archived cannot be read", "error", err)
-	} else if waiting.On {
+	waiting, err := c.Store.Archives.Waiting(ctx)
+	if c.read(err, "the days that wait to be archived cannot be read") && waiting.On {
 		gauge(ch, archiveWaitDesc, waiting.For.Seconds())
 		gauge(ch, archiveFailuresDesc, float64(waiting.Failures))
 	}
-	if freezes, err := c.Store.Freezes.Freezes(ctx); err != nil {
-		c.Store.Options.Log.Warn("the freezes cannot be read", "error", err)
-	} else {
+	if freezes, err := c.Store.Freezes.Freezes(ctx); c.read(err, "the freezes cannot be read") {
 		gauge(ch, frozenDesc, oneIf(freezes.Deployment != nil), "")
 		for _, name := range freezes.Names {
 			gauge(ch, frozenDesc, 1, name)
 		}
 	}
-	if expiries, err := c.Store.Tenants.NextKeyExpiries(ctx); err != nil {
-		c.Store.Options.Log.Warn("the next expiries of API keys cannot be read", "error", err)
-	} else {
-		for _, next := range expiries {
-			gauge(ch, keyExpiryDesc, float64(next.At.UnixMicro())/1e6, next.Tenant)
-		}
+	expiries, err := c.Store.Tenants.NextKeyExpiries(ctx)
+	c.read(err, "the next expiries of API keys cannot be read")
+	for _, next := range expiries {
+		gauge(ch, keyExpiryDesc, float64(next.At.UnixMicro())/1e6, next.Tenant)
 	}
-	if n, waiting, err := c.Store.Claims.CountWorkflows(ctx); err != nil {
-		c.Store.Options.Log.Warn("the workflows cannot be counted", "error", err)
-	} else {
+	if n, waiting, err := c.Store.Claims.CountWorkflows(ctx); c.read(err, "the workflows cannot be counted") {
 		gauge(ch, workflowsDesc, float64(n))
 		gauge(ch, approvalsDesc, float64(waiting))
 	}
-	if pending, err := c.Store.Events.CountPending(ctx); err != nil {
-		c.Store.Options.Log.Warn("the pending events cannot be counted", "error", err)
-	} else {
+	if pending, err := c.Store.Events.CountPending(ctx); c.read(err, "the pending events cannot be counted") {
 		gauge(ch, pendingEventsDesc, float64(pending.Events))
 		gauge(ch, oldestEventDesc, pending.Oldest.Seconds())
 	}
-	if counts, err := c.Store.Notices.CountOverlapping(ctx); err != nil {
-		c.Store.Options.Log.Warn("the jobs whose slots are skipped cannot be counted", "error", err)
-	} else {
-		for _, n := range counts {
-			gauge(ch, overlapDesc, float64(n.Jobs), n.Tenant)
-		}
+	counts, err := c.Store.Notices.CountOverlapping(ctx)
+	c.read(err, "the jobs whose slots are skipped cannot be counted")
+	for _, n := range counts {
+		gauge(ch, overlapDesc, float64(n.Jobs), n.Tenant)
 	}
-	if err := c.collectPunctuality(ctx, ch); err != nil {
-		c.Store.Options.Log.Warn("the tenants' names cannot be read", "error", err)
+	c.read(c.collectPunctuality(ctx, ch), "the tenants' names cannot be read")
+	open, err := c.Store.Letters.CountOpen(ctx)
+	c.read(err, "the open dead letters cannot be counted")
+	for _, n := range open {
+		gauge(ch, openLettersDesc, float64(n.Open), n.Tenant)
 	}
-	if open, err := c.Store.Letters.CountOpen(ctx); err != nil {
-		c.Store.Options.Log.Warn("the open dead letters cannot be counted", "error", err)
-	} else {
-		for _, n := range open {
-			gauge(ch, openLettersDesc, float64(n.Open), n.Tenant)
-		}
+	c.read(c.collectQueues(ctx, ch), "the queues' depths cannot be read")
+}
+
+// read reports whether a read has succeeded. Otherwise it logs what is missing.
+func (c Collector) read(err error, missing string) bool {
+	if err != nil {
+		c.Store.Options.Log.Warn(missing, "error", err)
 	}
-	if err := c.collectQueues(ctx, ch); err != nil {
-		c.Store.Options.Log.Warn("the queues' depths cannot be read", "error", err)
-	}
+	return err == nil
 }
 
 func (c Collector) collectPunctuality(ctx context.Context, ch chan<- prometheus.Metric) error {

@@ -3,10 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-
-	"github.com/jackc/pgx/v5"
 
 	"punctual/store/events"
 	"punctual/store/jobs"
@@ -24,7 +21,7 @@ type Writer struct {
 
 // For returns a Writer for a tenant, whose writes have transactions of their own.
 func (s *Store) For(tenant int32) Writer {
-	return s.writer(pg.Writes{Pool: s.DB.Callers, Tenant: tenant})
+	return s.writer(s.DB.Callers.For(tenant))
 }
 
 func (s *Store) writer(w pg.Writes) Writer {
@@ -110,11 +107,8 @@ func firstAnswer(ctx context.Context, tx *pg.Tx, tenant int32, k Idempotency) (a
 	err = tx.QueryRow(ctx, `
 		SELECT request_hash, status, response::text FROM punctual.idempotency_keys WHERE tenant = $1 AND key = $2`,
 		tenant, k.Key).Scan(&hash, &a.Status, &body)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Answer{}, false, nil
-	}
-	if err != nil {
-		return Answer{}, false, fmt.Errorf("reading the Idempotency-Key: %w", err)
+	if known, err = pg.Some(err); !known {
+		return Answer{}, false, pg.Wrap("reading the Idempotency-Key", err)
 	}
 	if !bytes.Equal(hash, k.Hash[:]) {
 		return Answer{}, false, ErrKeyReused

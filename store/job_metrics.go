@@ -359,7 +359,7 @@ func (m *JobMetrics) lookBack(ctx context.Context, jobs, below []uuid.UUID, most
 	found := map[uuid.UUID]figures{}
 	search := days.Search{Index: days.All}
 	for _, id := range below {
-		search.Until = later(search.Until, domain.IDTime(id))
+		search.Until = slices.MaxFunc([]time.Time{search.Until, domain.IDTime(id)}, time.Time.Compare)
 	}
 	_, err := search.Back(ctx, m.store.DB.Callers, func(
 		ctx context.Context, q pg.Querier, w days.Window,
@@ -389,13 +389,6 @@ func (m *JobMetrics) lookBack(ctx context.Context, jobs, below []uuid.UUID, most
 		m.lookback[job].extend(f.oldest, f.success, f.ended, f.runs < most)
 	}
 	return err
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // extend adds what was found below low. end says that there are no older runs.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -121,18 +122,10 @@ var (
 
 // Open connects to the database. It fails if the database cannot be reached.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	if o.Retention == 0 {
-		o.Retention = DefaultRetention
-	}
-	if o.FailureRetention == 0 {
-		o.FailureRetention = 3 * o.Retention
-	}
-	if o.AuditRetention == 0 {
-		o.AuditRetention = audit.DefaultRetention
-	}
+	o.Log = cmp.Or(o.Log, slog.Default())
+	o.Retention = cmp.Or(o.Retention, DefaultRetention)
+	o.FailureRetention = cmp.Or(o.FailureRetention, 3*o.Retention)
+	o.AuditRetention = cmp.Or(o.AuditRetention, audit.DefaultRetention)
 	s := &Store{
 		Options:     o,
 		Definitions: definitions.New(o.DefaultJitter, o.Retention),

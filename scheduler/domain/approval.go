@@ -1,9 +1,6 @@
 package domain
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -153,15 +150,10 @@ func DecisionOf(result json.RawMessage, reason Reason, why string) string {
 	return ""
 }
 
-// approvalTokenPrefix tells people, and scanners for leaked secrets, that this is the token of an approval link.
-const approvalTokenPrefix = "pat_"
-
 // ApprovalToken returns the token of a link with which a recipient, the nth of an approval's notify, decides about a
 // run. It is an HMAC, so no token is stored. It means nothing once the run has ended.
 func ApprovalToken(key []byte, run uuid.UUID, nth int) string {
-	raw := []byte{byte(nth)}
-	mac := tokenMAC(key, approvalTokenUse, run, raw)
-	return approvalTokenPrefix + base64.RawURLEncoding.EncodeToString(append(raw, mac...))
+	return approvalTokens.make(key, run, []byte{byte(nth)})
 }
 
 // ErrApprovalToken means that the token of a link was not made for the run.
@@ -172,10 +164,8 @@ var ErrApprovalToken error = &Refusal{
 // ReadApprovalToken returns which recipient of an approval's notify a token was made for. It returns ErrApprovalToken
 // when the token was not made for this run with this key.
 func ReadApprovalToken(key []byte, run uuid.UUID, token string) (nth int, err error) {
-	text, ok := strings.CutPrefix(token, approvalTokenPrefix)
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if !ok || err != nil || len(raw) != 1+sha256.Size ||
-		!hmac.Equal(raw[1:], tokenMAC(key, approvalTokenUse, run, raw[:1])) {
+	raw, ok := approvalTokens.read(key, run, token)
+	if !ok {
 		return 0, ErrApprovalToken
 	}
 	return int(raw[0]), nil

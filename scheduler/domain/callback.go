@@ -12,14 +12,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// runTokenPrefix tells people, and scanners for leaked secrets, that this is a run token.
-const runTokenPrefix = "prt_"
-
 // RunToken returns the token that lets a target speak for one attempt of a run: the attempt's fencing token, and an
 // HMAC that binds it to the run. So no token is stored, and a token dies with its attempt.
 func RunToken(key []byte, run uuid.UUID, fence int64) string {
-	raw := binary.BigEndian.AppendUint64(make([]byte, 0, 8+sha256.Size), uint64(fence))
-	return runTokenPrefix + base64.RawURLEncoding.EncodeToString(append(raw, tokenMAC(key, runTokenUse, run, raw)...))
+	return runTokens.make(key, run, binary.BigEndian.AppendUint64(nil, uint64(fence)))
 }
 
 // ErrRunToken means that a token was not made for the run.
@@ -30,24 +26,43 @@ var ErrRunToken error = &Refusal{
 // ReadRunToken returns the fencing token of the attempt that a run token was made for. It returns ErrRunToken when
 // the token was not made for this run with this key.
 func ReadRunToken(key []byte, run uuid.UUID, token string) (fence int64, err error) {
-	text, ok := strings.CutPrefix(token, runTokenPrefix)
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if !ok || err != nil || len(raw) != 8+sha256.Size || !hmac.Equal(raw[8:], tokenMAC(key, runTokenUse, run, raw[:8])) {
+	raw, ok := runTokens.read(key, run, token)
+	if !ok {
 		return 0, ErrRunToken
 	}
 	return int64(binary.BigEndian.Uint64(raw)), nil
 }
 
-// What the tokens of runs are for. It keeps a token from being taken for one of another use.
-const (
-	runTokenUse      = "punctual run token\n"
-	approvalTokenUse = "punctual approval link\n"
+// tokens are the tokens of one use.
+type tokens struct {
+	prefix string // tells people, and scanners for leaked secrets, what it is
+	use    string // keeps a token from being taken for one of another use
+	size   int    // of what it says, in bytes
+}
+
+var (
+	runTokens      = tokens{"prt_", "punctual run token\n", 8}
+	approvalTokens = tokens{"pat_", "punctual approval link\n", 1}
 )
 
-// tokenMAC binds what a token says to a run.
-func tokenMAC(key []byte, use string, run uuid.UUID, says []byte) []byte {
+// make returns what a token says, and an HMAC that binds it to a run.
+func (t tokens) make(key []byte, run uuid.UUID, says []byte) string {
+	return t.prefix + base64.RawURLEncoding.EncodeToString(append(says, t.mac(key, run, says)...))
+}
+
+// read returns what a token says. ok is false if it was not made for the run with the key.
+func (t tokens) read(key []byte, run uuid.UUID, token string) (says []byte, ok bool) {
+	text, ok := strings.CutPrefix(token, t.prefix)
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if !ok || err != nil || len(raw) != t.size+sha256.Size {
+		return nil, false
+	}
+	return raw[:t.size], hmac.Equal(raw[t.size:], t.mac(key, run, raw[:t.size]))
+}
+
+func (t tokens) mac(key []byte, run uuid.UUID, says []byte) []byte {
 	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(use)) // never fails
+	mac.Write([]byte(t.use)) // never fails
 	mac.Write(run[:])
 	mac.Write(says)
 	return mac.Sum(nil)

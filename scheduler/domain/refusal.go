@@ -18,6 +18,14 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Reason }
 
+// Invalid refuses a request with fields at fault; nil: there are none.
+func Invalid(blames []Problem) error {
+	if len(blames) == 0 {
+		return nil
+	}
+	return &Refusal{Code: "invalid", Reason: "the request is not valid", Blames: blames}
+}
+
 // Blame is the error of one field of a request.
 func Blame(field, format string, args ...any) Problem {
 	return Problem{Field: field, Message: fmt.Sprintf(format, args...)}

@@ -138,21 +138,23 @@ func JudgeSteps(a Assignment, runs map[string]StepRun, halted Reason, started, n
 		o.Verdict, o.Reason = Cancel, halted
 		return o
 	}
-	var worst StepRun
-	var name string
-	for step, r := range runs {
-		if r.Status == StatusSucceeded || r.Reason == ReasonUpstreamFailed {
-			continue
-		}
-		if name == "" || cmp.Or(
-			-compareBool(r.Status == StatusDead, worst.Status == StatusDead),
-			r.FinishedAt.Compare(worst.FinishedAt), cmp.Compare(step, name)) < 0 {
-			worst, name = r, step
-		}
-	}
-	if name == "" {
+	failed := slices.DeleteFunc(slices.Sorted(maps.Keys(runs)), func(step string) bool {
+		return runs[step].Status == StatusSucceeded || runs[step].Reason == ReasonUpstreamFailed
+	})
+	if len(failed) == 0 {
 		return o
 	}
+	alive := func(r StepRun) int {
+		if r.Status == StatusDead {
+			return 0
+		}
+		return 1
+	}
+	name := slices.MinFunc(failed, func(a, b string) int {
+		x, y := runs[a], runs[b]
+		return cmp.Or(alive(x)-alive(y), x.FinishedAt.Compare(y.FinishedAt))
+	})
+	worst := runs[name]
 	o.Verdict, o.Reason, o.Error = Bury, worst.Reason, worst.told(name)
 	if worst.Status != StatusDead {
 		o.Reason = ReasonUpstreamFailed
@@ -167,16 +169,6 @@ func escaped(data []byte) json.RawMessage {
 		return nil
 	}
 	return bytes.ReplaceAll(text.Bytes(), []byte("{{"), []byte("{{{{"))
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
 }
 
 // MaxStepResults bounds the results that a step is sent, together, in bytes. The largest beyond it are named only.

@@ -55,10 +55,8 @@ func (a *Archives) take(ctx context.Context) (l leased, mine bool, err error) {
 		WHERE archiving_until < now() AND archive_command IS NOT NULL
 		  AND EXISTS (SELECT FROM punctual.archives WHERE archived_at IS NULL AND next_try_at <= now())
 		RETURNING archiving_until`, lease).Scan(&l.until)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return l, false, nil
-	}
-	return l, err == nil, pg.Wrap("taking the lease to archive", err)
+	mine, err = pg.Some(err)
+	return l, mine, pg.Wrap("taking the lease to archive", err)
 }
 
 func (a *Archives) renew(ctx context.Context, l *leased) error {
@@ -82,10 +80,8 @@ func (a *Archives) next(ctx context.Context) (p part, found bool, err error) {
 	err = a.db.Chores.QueryRow(ctx, `
 		SELECT day, part FROM punctual.archives WHERE archived_at IS NULL AND next_try_at <= now()
 		ORDER BY day, part LIMIT 1`).Scan(&p.day, &p.part)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return p, false, nil
-	}
-	return p, err == nil, pg.Wrap("looking for a day to archive", err)
+	found, err = pg.Some(err)
+	return p, found, pg.Wrap("looking for a day to archive", err)
 }
 
 // archive runs the command for a day, and writes what became of it.

@@ -51,56 +51,45 @@ ORDER BY p.xid, p.id, p.n`
 
 // feedRow is a row of readPage.
 type feedRow struct {
-	feed    uuid.UUID
-	since   time.Time
-	goneXID int64
-	goneID  int64
-	copied  bool
-	known   bool // there is the row that the cursor names
-	held    float64
+	Feed    uuid.UUID
+	Since   time.Time
+	GoneXID int64
+	GoneID  int64
+	Copied  bool
+	Known   bool // there is the row that the cursor names
+	Held    float64
 
-	xid        *int64 // nil: nothing follows
-	id         *int64
-	run        *uuid.UUID
-	n          *int32
-	last       *bool
-	recordedAt *time.Time
-	age        *float64
-}
-
-func (r *feedRow) targets() []any {
-	return []any{
-		&r.feed, &r.since, &r.goneXID, &r.goneID, &r.copied, &r.known, &r.held, &r.xid, &r.id, &r.run,
-		&r.n, &r.last, &r.recordedAt, &r.age,
-	}
+	XID        *int64 // nil: nothing follows
+	ID         *int64
+	Run        *uuid.UUID
+	N          *int32
+	Last       *bool
+	RecordedAt *time.Time
+	Age        *float64
 }
 
 // Read returns what follows a cursor in a tenant's feed; after an empty one, the oldest that is kept. A cursor from
 // which the feed cannot continue is refused with CodeCursorGone.
 func (s *Changes) Read(ctx context.Context, tenant int32, after string, limit int) (Page, error) {
 	var from position
-	var err error
 	if after != "" {
+		var err error
 		if from, err = parse(after); err != nil {
 			return Page{}, err
 		}
 	}
-	var rows []feedRow
-	found := pg.Query(ctx, s.db.Callers.Reader(tenant), readPage,
+	rows, err := pg.All(ctx, s.db.Callers.Reader(tenant), pgx.RowToStructByPos[feedRow], readPage,
 		tenant, from.XID, from.ID, from.Run, from.recordedAt(), limit)
-	rows, err = pgx.CollectRows(found, func(row pgx.CollectableRow) (r feedRow, err error) {
-		return r, row.Scan(r.targets()...)
-	})
 	switch {
 	case err != nil:
 		return Page{}, fmt.Errorf("reading changes: %w", err)
 	case len(rows) == 0:
 		return Page{}, fmt.Errorf("no changes are recorded, because the tenant has no changes_kept: %w", pg.ErrState)
-	case rows[0].copied:
+	case rows[0].Copied:
 		return Page{}, fmt.Errorf("this database is a copy of another, and the feed starts again within minutes: %w",
 			pg.ErrState)
 	case after == "":
-		from = position{Feed: rows[0].feed, XID: rows[0].goneXID, ID: rows[0].goneID, Run: whole}
+		from = position{Feed: rows[0].Feed, XID: rows[0].GoneXID, ID: rows[0].GoneID, Run: whole}
 	default:
 		if err := rows[0].check(from); err != nil {
 			return Page{}, err
@@ -112,11 +101,11 @@ func (s *Changes) Read(ctx context.Context, tenant int32, after string, limit in
 // check refuses a cursor from which the feed cannot continue.
 func (r *feedRow) check(from position) error {
 	switch {
-	case from.Feed != r.feed:
-		return gone("the cursor is of another feed: this one began at " + r.since.UTC().Format(time.RFC3339))
-	case from.before(r.goneXID, r.goneID):
+	case from.Feed != r.Feed:
+		return gone("the cursor is of another feed: this one began at " + r.Since.UTC().Format(time.RFC3339))
+	case from.before(r.GoneXID, r.GoneID):
 		return gone("changes after the cursor were removed, because they are older than the tenant's changes_kept")
-	case !r.known && (from.XID != r.goneXID || from.ID != r.goneID):
+	case !r.Known && (from.XID != r.GoneXID || from.ID != r.GoneID):
 		return gone("the cursor is ahead of the database, which has lost changes since: a backup was restored, or a " +
 			"standby without them was promoted")
 	}
@@ -124,18 +113,18 @@ func (r *feedRow) check(from position) error {
 }
 
 func pageOf(rows []feedRow, from position, limit int) Page {
-	p := Page{Since: rows[0].since, Lag: seconds(rows[0].held)}
+	p := Page{Since: rows[0].Since, Lag: seconds(rows[0].Held)}
 	for i, r := range rows {
-		if r.xid == nil {
+		if r.XID == nil {
 			break
 		}
 		if i == limit {
-			p.More, p.Lag = true, seconds(*r.age)
+			p.More, p.Lag = true, seconds(*r.Age)
 			break
 		}
-		p.Runs = append(p.Runs, *r.run)
-		from = position{Feed: r.feed, XID: *r.xid, ID: *r.id, Run: *r.n, Micros: r.recordedAt.UnixMicro()}
-		if *r.last {
+		p.Runs = append(p.Runs, *r.Run)
+		from = position{Feed: r.Feed, XID: *r.XID, ID: *r.ID, Run: *r.N, Micros: r.RecordedAt.UnixMicro()}
+		if *r.Last {
 			from.Run = whole
 		}
 	}

@@ -135,11 +135,9 @@ func (d *Definitions) read(b *pgx.Batch, missing map[Version]int32, f *Found) {
 		FROM unnest((SELECT $1::uuid[]), (SELECT $2::int[])) AS u(job_id, version)
 		JOIN punctual.job_versions v ON v.job_id = u.job_id AND v.version = u.version`, pg.Prepared{}, ids, versions).
 		Query(func(rows pgx.Rows) error {
-			var key Version
-			var raw []byte
-			_, err := pgx.ForEachRow(rows, []any{&key.Job, &key.Version, &raw}, func() error {
+			err := pg.Each3(rows, func(job uuid.UUID, version int32, raw []byte) {
+				key := Version{Job: job, Version: version}
 				d.compile(f, key, missing[key], raw)
-				return nil
 			})
 			for key := range missing {
 				if f.Jobs[key] == nil && f.Broken[key] == nil {

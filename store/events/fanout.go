@@ -2,7 +2,6 @@ package events
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -91,10 +90,8 @@ func (f *fanOut) lock(ctx context.Context, tx *pg.Tx) (found bool, err error) {
 		LIMIT 1
 		FOR UPDATE SKIP LOCKED`).
 		Scan(&f.id, &f.tenant, &f.name, &f.at, &f.after, &f.behind, &f.body, &f.now)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, pg.Wrap("locking an event", err)
+	found, err = pg.Some(err)
+	return found, pg.Wrap("locking an event", err)
 }
 
 // selectSubscribers reads the jobs that come next ($3 and $4), and those passed over before ($5), with the version that

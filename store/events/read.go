@@ -43,15 +43,17 @@ type EventRun struct {
 type Details struct {
 	Event
 	Body []byte
-	Ends map[domain.Status]int // how many of its runs and skips have each status
-	Runs []EventRun            // a page of them, in the order of their ids
+	Ends map[domain.Status]int `db:"-"` // how many of its runs and skips have each status
+	Runs []EventRun            `db:"-"` // a page of them, in the order of their ids
 }
 
-// The lists' letters in cursors.
-const (
-	listOfEvents = 'E'
-	listOfRuns   = 'F'
-)
+var listed = pg.Listed[Event]{
+	What: "events", Letter: 'E', ID: `e.id`, Of: func(e Event) uuid.UUID { return e.ID },
+	Scan: pgx.RowToStructByPos[Event],
+}
+
+// listOfRuns is the list that a cursor of runs of an event belongs to.
+const listOfRuns = 'F'
 
 // span returns the ids that the runs of an event may have: from the first to the second, which is not included.
 func span(event uuid.UUID) (from, till uuid.UUID) {
@@ -73,9 +75,11 @@ func (s *Events) Get(
 		LEFT JOIN punctual.jobs j ON j.id = r.job_id
 		WHERE r.id >= $2 AND r.id < $3 AND r.tenant = $4 AND r.caused_by = $1 AND r.trigger = 'event'`
 	var b pgx.Batch
-	b.Queue(`SELECT `+eventColumns+`, e.body FROM punctual.events e WHERE e.id = $1 AND e.tenant = $2 AND e.name = $3`,
-		id, tenant, name).QueryRow(func(row pgx.Row) error {
-		return row.Scan(append(d.targets(), &d.Body)...)
+	b.Queue(`
+		SELECT `+eventColumns+`, e.body FROM punctual.events e
+		WHERE e.id = $1 AND e.tenant = $2 AND e.name = $3`, id, tenant, name).Query(func(rows pgx.Rows) (err error) {
+		d, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Details])
+		return err
 	})
 	b.Queue(`SELECT r.status::text, count(*)::int`+ofEvent+` GROUP BY 1`, id, from, till, tenant).
 		Query(func(rows pgx.Rows) error {
@@ -95,43 +99,23 @@ func (s *Events) Get(
 	return d, next, nil
 }
 
-// targets are where the columns of an event are read into.
-func (e *Event) targets() []any {
-	return []any{
-		&e.ID, &e.Name, &e.EmittedAt, &e.EmittedBy, &e.Subscribed, &e.Made, &e.Skipped, &e.Unmatched, &e.EndedAt,
-		&e.BodyBytes,
-	}
-}
-
 // List returns the events of a name, newest first, and the cursor of the next page. The error is pg.ErrNotFound if
 // there is neither an event of the name nor a subscriber.
 func (s *Events) List(ctx context.Context, tenant int32, name string, page pg.Page) ([]Event, string, error) {
-	before, ok, err := page.After(listOfEvents)
-	if err != nil {
-		return nil, "", err
-	}
-	if !ok {
-		before = uuid.Max
-	}
-	found, err := pg.All(ctx, s.db.Callers.Reader(tenant), func(row pgx.CollectableRow) (e Event, err error) {
-		return e, row.Scan(e.targets()...)
-	}, `
-		SELECT `+eventColumns+` FROM punctual.events e
-		WHERE e.tenant = $1 AND e.name = $2 AND e.id < $3
-		ORDER BY e.id DESC LIMIT $4`, tenant, name, before, page.Size()+1)
-	if err != nil {
-		return nil, "", fmt.Errorf("listing events: %w", err)
-	}
-	if len(found) == 0 && !ok {
-		known, err := pg.One(ctx, s.db.Callers.Reader(tenant), pgx.RowTo[bool], `
+	q := s.db.Callers.Reader(tenant)
+	var c pg.Conditions
+	c.Add(`e.tenant = ?`, tenant)
+	c.Add(`e.name = ?`, name)
+	found, next, err := listed.Page(ctx, q, page, `SELECT `+eventColumns+` FROM punctual.events e`, c)
+	if err == nil && len(found) == 0 && page.Cursor == "" {
+		known, err := pg.One(ctx, q, pgx.RowTo[bool], `
 			SELECT EXISTS (SELECT FROM punctual.job_versions WHERE tenant = $1 AND event = $2)`, tenant, name)
 		if err == nil && !known {
 			err = pgx.ErrNoRows
 		}
 		return nil, "", pg.Found(err, "event %s", name)
 	}
-	found, next := pg.Cut(found, page, listOfEvents, func(e Event) uuid.UUID { return e.ID })
-	return found, next, nil
+	return found, next, err
 }
 
 // Name is the name of events, with what is known of them.

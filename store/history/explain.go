@@ -253,12 +253,8 @@ func (e *explaining) findDated(ctx context.Context) error {
 		WHERE r.job_id = $1 AND r.id >= $2 AND r.id < $3 AND o.key IS NOT NULL
 		ORDER BY 2
 		LIMIT 1`, e.job, from, to)
-	var key, state string
-	var run uuid.UUID
-	var due time.Time
-	_, err := pgx.ForEachRow(rows, []any{&key, &run, &due, &state}, func() error {
+	err := pg.Each4(rows, func(key string, run uuid.UUID, due time.Time, state string) {
 		e.Text += " " + e.dated(key, run, due, state)
-		return nil
 	})
 	return pg.Wrap("looking for dated runs", err)
 }
@@ -275,12 +271,9 @@ func (e *explaining) findEvents(ctx context.Context) error {
 		WHERE e.turn_at IS NOT NULL AND e.tenant = $1 AND e.name = $2 AND (e.after IS NULL OR e.after < $3)
 		ORDER BY e.id
 		LIMIT 1`, e.tenant, event, e.job)
-	var id uuid.UUID
-	var left int
-	_, err := pgx.ForEachRow(rows, []any{&id, &left}, func() error {
+	err := pg.Each2(rows, func(id uuid.UUID, left int) {
 		e.Text += fmt.Sprintf(" Event %s %s is pending: its fan-out has yet to come to %s, this job among them.",
 			event, id, counted(left, "subscriber"))
-		return nil
 	})
 	return pg.Wrap("looking for events", err)
 }
@@ -397,12 +390,8 @@ func (e *explaining) readPausers(ctx context.Context) error {
 		WHERE a.job_id = $1 AND a.tenant = $2 AND a.after ->> 'state' = 'paused'
 		  AND (a.action = 'job.pause' OR a.before ->> 'state' IS DISTINCT FROM 'paused')`, e.job, e.tenant)
 	e.pausers = map[int64]string{}
-	var at time.Time
-	var kind audit.ActorKind
-	var actor, key string
-	_, err := pgx.ForEachRow(rows, []any{&at, &kind, &actor, &key}, func() error {
+	err := pg.Each4(rows, func(at time.Time, kind audit.ActorKind, actor, key string) {
 		e.pausers[at.UnixMicro()] = audit.Text(kind, actor, key)
-		return nil
 	})
 	return pg.Wrap("reading who paused job "+e.job.String(), err)
 }

@@ -23,7 +23,6 @@ func (e *explaining) ran() {
 	}
 	if r.Trigger == domain.TriggerBackfill {
 		late = " in a backfill of " + pg.Stamp(r.CreatedAt)
-		defer e.skippedFirst()
 	}
 	switch r.Status {
 	case domain.StatusSucceeded:
@@ -43,6 +42,9 @@ func (e *explaining) ran() {
 		e.say(OutcomeInProgress, "The slot has a run under version %d, which is %s%s.",
 			r.JobVersion, r.Status, e.progress())
 	}
+	if e.skip != nil {
+		e.Text += fmt.Sprintf(" Before, it had been skipped: %s.", why(e.skip))
+	}
 }
 
 // because says why the slot was taken too late.
@@ -51,13 +53,6 @@ func (e *explaining) because() string {
 		return ""
 	}
 	return ", because " + e.Run.Cause.Text
-}
-
-// skippedFirst adds why a slot had not run before a backfill made its run.
-func (e *explaining) skippedFirst() {
-	if e.skip != nil {
-		e.Text += fmt.Sprintf(" Before, it had been skipped: %s.", why(e.skip))
-	}
 }
 
 func (e *explaining) progress() string {

@@ -16,6 +16,7 @@ import (
 	"punctual/store/days"
 	"punctual/store/freeze"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // VerifyOptions says what to verify.
@@ -246,12 +247,7 @@ func (v *verification) noteWaiting(ctx context.Context, tx pgx.Tx) error {
 		SELECT held_by, count(*) FROM punctual.ready
 		WHERE held_by IS NOT NULL AND ($1 = 0 OR tenant = $1)
 		GROUP BY held_by ORDER BY 2 DESC, 1 LIMIT 10`, v.tenant)
-	var by string
-	var n int
-	_, err := pgx.ForEachRow(rows, []any{&by, &n}, func() error {
-		v.note("%s for %s.", waiting(n), by)
-		return nil
-	})
+	err := pg.Each2(rows, func(by string, n int) { v.note("%s for %s.", waiting(n), by) })
 	return pg.Wrap("reading what runs wait for", err)
 }
 
@@ -283,6 +279,11 @@ func (v *verification) noteFreezes(ctx context.Context) error {
 			freezes.Names[id], freezes.Tenants[id])
 	}
 	return nil
+}
+
+// firstID returns an id below those of all runs in the window.
+func (v *verification) firstID() uuid.UUID {
+	return domain.FirstRunID(v.summary.From.Add(-runs.ClockSlack))
 }
 
 func (v *verification) note(format string, args ...any) {

@@ -6,9 +6,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler/domain"
 	"punctual/store/pg"
-	"punctual/store/runs"
 )
 
 // mostChained is how many runs Verify names at most that are missing or of no link.
@@ -63,8 +61,7 @@ func (v *verification) chains(ctx context.Context, tx pgx.Tx) error {
 		found, err := pg.All(ctx, tx, func(row pgx.CollectableRow) (Violation, error) {
 			one := Violation{Kind: ViolationChain, Runs: make([]uuid.UUID, 1)}
 			return one, row.Scan(&one.Tenant, &one.Job, &one.JobID, &one.Slot, &one.Runs[0], &one.Detail)
-		}, sql, v.summary.From, v.summary.To, domain.FirstRunID(v.summary.From.Add(-runs.ClockSlack)), v.tenant,
-			pg.OrNull(v.only), v.name, mostChained)
+		}, sql, v.summary.From, v.summary.To, v.firstID(), v.tenant, pg.OrNull(v.only), v.name, mostChained)
 		if err := v.reportAll(found, pg.Wrap("comparing chains", err)); err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -28,14 +27,12 @@ func (v *verification) events(ctx context.Context, tx pgx.Tx) error {
 			ORDER BY e.id
 			LIMIT 1`, e.id, domain.FirstRunID(v.summary.To), v.tenant).
 			Scan(&e.id, &e.tenant, &e.owner, &e.name, &e.at, &e.body)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		if err == nil {
+		some, err := pg.Some(err)
+		if some {
 			err = e.compare(ctx, tx)
 		}
-		if err != nil {
-			return fmt.Errorf("verifying events: %w", err)
+		if err != nil || !some {
+			return pg.Wrap("verifying events", err)
 		}
 	}
 }

@@ -72,16 +72,12 @@ func (v *verification) readLimits(ctx context.Context) (found []Violation, keys 
 	var holders, most int
 	var held, waiting []uuid.UUID
 	_, err = pgx.ForEachRow(rows, []any{&tenant, &name, &holders, &most, &held, &waiting}, func() error {
-		add := func(runs []uuid.UUID, format string, args ...any) {
-			detail := fmt.Sprintf("limit %q ", name) + fmt.Sprintf(format, args...)
-			found = append(found, Violation{Kind: ViolationLimit, Tenant: tenant, Runs: runs, Detail: detail})
-			keys = append(keys, fmt.Sprint(tenant, "/", name, "/", len(waiting) > 0))
-		}
+		one := Violation{Kind: ViolationLimit, Tenant: tenant, Runs: held}
+		one.Detail = fmt.Sprintf("limit %q has %d holders, and allows %d", name, holders, most)
 		if len(waiting) > 0 {
-			add(waiting, "has room, and these runs wait at it all the same")
-		} else {
-			add(held, "has %d holders, and allows %d", holders, most)
+			one.Runs, one.Detail = waiting, fmt.Sprintf("limit %q has room, and these runs wait at it all the same", name)
 		}
+		found, keys = append(found, one), append(keys, fmt.Sprint(tenant, "/", name, "/", len(waiting) > 0))
 		return nil
 	})
 	return found, keys, pg.Wrap("reading limits", err)

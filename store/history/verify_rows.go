@@ -1,8 +1,8 @@
 package history
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -10,7 +10,6 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
-	"punctual/store/runs"
 )
 
 // verifyRow is a run or a recorded skip.
@@ -72,24 +71,26 @@ func (v *verification) compare(ctx context.Context, tx pgx.Tx, jobs []*verifyJob
 		until = only[len(only)-1]
 	}
 	rows := pg.Query(ctx, tx, selectVerifyRows, after, until, only,
-		domain.FirstRunID(v.summary.From.Add(-runs.ClockSlack)), v.summary.From, v.summary.To, v.options.Grace)
-	defer rows.Close()
+		v.firstID(), v.summary.From, v.summary.To, v.options.Grace)
 	p := verifyPage{verification: v, jobs: jobs, now: now}
 	defer p.close()
-	for rows.Next() {
-		var r verifyRow
-		if err := rows.Scan(&r.id, &r.job, &r.trigger, &r.status, &r.at, &r.first, &r.last, &r.count, &r.createdAt,
-			&r.held); err != nil {
-			return fmt.Errorf("reading runs: %w", err)
-		}
-		if err := p.row(r); err != nil {
+	var r verifyRow
+	var failed error // of a check, and not of the read
+	_, err := pgx.ForEachRow(rows, []any{
+		&r.id, &r.job, &r.trigger, &r.status, &r.at, &r.first, &r.last, &r.count, &r.createdAt, &r.held,
+	}, func() error {
+		failed = p.row(r)
+		return failed
+	})
+	if failed != nil || err != nil {
+		return cmp.Or(failed, pg.Wrap("reading runs", err))
+	}
+	for len(p.jobs) > 0 {
+		if err := p.next(); err != nil {
 			return err
 		}
 	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("reading runs: %w", err)
-	}
-	return p.finish()
+	return p.end()
 }
 
 // verifyPage passes the rows of a page to the checks of its jobs.
@@ -137,15 +138,6 @@ func (p *verifyPage) end() error {
 	}
 	defer p.close()
 	return p.check.finish()
-}
-
-func (p *verifyPage) finish() error {
-	for len(p.jobs) > 0 {
-		if err := p.next(); err != nil {
-			return err
-		}
-	}
-	return p.end()
 }
 
 func (p *verifyPage) close() {

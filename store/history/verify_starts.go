@@ -1,9 +1,9 @@
 package history
 
 import (
-	"container/heap"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,7 +11,6 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
-	"punctual/store/runs"
 )
 
 // verifyStarts reads, for each limit with a rate, between which instants each of its runs was first let in: not before
@@ -41,8 +40,7 @@ func (v *verification) starts(ctx context.Context, tx pgx.Tx) error {
 	if v.options.Job != "" {
 		return nil
 	}
-	rows := pg.Query(ctx, tx, verifyStarts, v.tenant, v.summary.From, v.summary.To,
-		domain.FirstRunID(v.summary.From.Add(-runs.ClockSlack)), v.options.Grace)
+	rows := pg.Query(ctx, tx, verifyStarts, v.tenant, v.summary.From, v.summary.To, v.firstID(), v.options.Grace)
 	var tenant, name string
 	var perSecond int
 	var run uuid.UUID
@@ -57,7 +55,7 @@ func (v *verification) starts(ctx context.Context, tx pgx.Tx) error {
 		}
 		rate.serve(due)
 		apart, together := domain.StartPace(perSecond)
-		heap.Push(rate, letIn{run, sent.Add(time.Duration(together) * apart), apart})
+		rate.add(letIn{run, sent.Add(time.Duration(together) * apart), apart})
 		return nil
 	})
 	if err == nil {
@@ -74,13 +72,18 @@ type letIn struct {
 }
 
 // startRate lets the runs of a limit in, those first that were sent first. If that is too late for one of them, any
-// other order is too late for one. It implements heap.Interface.
+// other order is too late for one.
 type startRate struct {
 	tenant, name string
 	perSecond    int
 	at           time.Time
-	waiting      []letIn
+	waiting      []letIn    // in that order
 	late         *uuid.UUID // the first that was sent before it could be let in
+}
+
+func (r *startRate) add(run letIn) {
+	i, _ := slices.BinarySearchFunc(r.waiting, run, func(a, b letIn) int { return a.before.Compare(b.before) })
+	r.waiting = slices.Insert(r.waiting, i, run)
 }
 
 // serve lets runs in until an instant.
@@ -95,7 +98,7 @@ func (r *startRate) serve(until time.Time) {
 		if r.at.After(first.before) && r.late == nil {
 			r.late = new(first.run)
 		}
-		heap.Pop(r)
+		r.waiting = r.waiting[1:]
 	}
 	if r.at.Before(until) {
 		r.at = until
@@ -113,23 +116,4 @@ func (r *startRate) end(v *verification) error {
 	}
 	return v.report(Violation{Kind: ViolationLimit, Tenant: r.tenant, Runs: []uuid.UUID{*r.late}, Detail: fmt.Sprintf(
 		"limit %q allows %d starts a second, and more have started by the time of this run", r.name, r.perSecond)})
-}
-
-// Len implements heap.Interface.
-func (r *startRate) Len() int { return len(r.waiting) }
-
-// Less implements heap.Interface.
-func (r *startRate) Less(i, j int) bool { return r.waiting[i].before.Before(r.waiting[j].before) }
-
-// Swap implements heap.Interface.
-func (r *startRate) Swap(i, j int) { r.waiting[i], r.waiting[j] = r.waiting[j], r.waiting[i] }
-
-// Push implements heap.Interface.
-func (r *startRate) Push(run any) { r.waiting = append(r.waiting, run.(letIn)) }
-
-// Pop implements heap.Interface.
-func (r *startRate) Pop() any {
-	last := r.waiting[len(r.waiting)-1]
-	r.waiting = r.waiting[:len(r.waiting)-1]
-	return last
 }

@@ -11,7 +11,6 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
-	"punctual/store/runs"
 )
 
 // workflowPage is how many workflows Verify looks at at a time.
@@ -49,9 +48,8 @@ type verifiedWorkflow struct {
 func (v *verification) workflows(ctx context.Context, tx pgx.Tx) error {
 	var after uuid.UUID
 	for {
-		rows := pg.Query(ctx, tx, verifyWorkflows, v.summary.From, v.summary.To,
-			domain.FirstRunID(v.summary.From.Add(-runs.ClockSlack)), after, v.options.Grace, v.tenant, pg.OrNull(v.only),
-			v.name, workflowPage)
+		rows := pg.Query(ctx, tx, verifyWorkflows, v.summary.From, v.summary.To, v.firstID(), after, v.options.Grace,
+			v.tenant, pg.OrNull(v.only), v.name, workflowPage)
 		page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*verifiedWorkflow, error) {
 			w := &verifiedWorkflow{runs: map[string]domain.StepRun{}}
 			err := row.Scan(&w.Tenant, &w.Job, &w.JobID, &w.id, &w.Slot, &w.status, &w.reason, &w.steps, &w.known, &w.idle)

@@ -24,16 +24,13 @@ import (
 // ConflictSkip a completed job with the same instant of an at exists too, so that a batch that is sent again does not
 // fire again what it has fired. A name may appear only once in a batch.
 func (w Writer) CreateJobs(ctx context.Context, jobs []NewJob, on OnConflict) ([]BatchResult, error) {
-	var results []BatchResult
-	err := w.InTx(ctx, func(tx *pg.Tx) (err error) {
+	return pg.Do(ctx, w.Writes, func(tx *pg.Tx) ([]BatchResult, error) {
 		b := batchWrite{
 			store: w.store, tx: tx, tenant: w.Tenant, jobs: jobs, on: on,
 			results: make([]BatchResult, len(jobs)), errs: map[int]error{},
 		}
-		results, err = b.run(ctx)
-		return err
+		return b.run(ctx)
 	})
-	return results, err
 }
 
 // batchWrite is one CreateJobs on its way through the transaction.

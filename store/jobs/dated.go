@@ -106,34 +106,28 @@ func (w Writer) date(
 ) ([]Written, error) {
 	out := make([]Written, len(requests))
 	err := w.InTx(ctx, func(tx *pg.Tx) error {
-		job, now, err := w.store.lockToTrigger(ctx, tx, w.Tenant, ref)
+		submitter := slices.ContainsFunc(requests, func(r DateRequest) bool { return r.Submitter })
+		job, now, err := w.store.lockToTrigger(ctx, tx, w.Tenant, ref, submitter)
 		if err != nil {
 			return err
 		}
-		invalid := &domain.Refusal{Code: "invalid", Reason: "the request is not valid"}
-		for i := range requests {
-			r := &requests[i]
-			if err := job.mayTrigger(r.TriggerRequest); err != nil {
-				return err
-			}
+		var blames []domain.Problem
+		for i, r := range requests {
 			out[i].DueAt = r.due(now)
 			for _, wrong := range slices.Concat(r.misdated(out[i].DueAt, now),
 				domain.BlamesOf(job.takes(r.Headers, false))) {
-				invalid.Blames = append(invalid.Blames, domain.Blame(within(i)+wrong.Field, "%s", wrong.Message))
+				blames = append(blames, domain.Blame(within(i)+wrong.Field, "%s", wrong.Message))
 			}
 			out[i].Key = r.Key
 		}
-		if len(invalid.Blames) > 0 {
-			return invalid
+		if err := domain.Invalid(blames); err != nil {
+			return err
 		}
 		if err := job.writeDated(ctx, tx, requests, out); err != nil {
 			return err
 		}
-		for _, wrote := range out {
-			if wrote.DueAt.Before(now.Add(pg.Soon)) {
-				tx.Wake()
-				break
-			}
+		if slices.ContainsFunc(out, func(w Written) bool { return w.DueAt.Before(now.Add(pg.Soon)) }) {
+			tx.Wake()
 		}
 		return keysPending(requests, out, within)
 	})
@@ -232,11 +226,8 @@ func oneDated(key string, rows pgx.Rows) (Dated, error) {
 // none with the key: it may have been claimed. It is ErrNotForSubmitters as that of TriggerAt.
 func (s *Jobs) CancelDated(ctx context.Context, tenant int32, ref, key string, submitter bool) (d Dated, err error) {
 	err = s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
-		job, _, err := s.lockToTrigger(ctx, tx, tenant, ref)
+		job, _, err := s.lockToTrigger(ctx, tx, tenant, ref, submitter)
 		if err != nil {
-			return err
-		}
-		if err := job.mayTrigger(TriggerRequest{Submitter: submitter}); err != nil {
 			return err
 		}
 		if d, err = oneDated(key, pg.Query(ctx, tx, `
@@ -271,16 +262,13 @@ const moveDated = `
 // error is ErrNotFound if there is none with the key: it may have been claimed. Other errors are those of TriggerAt.
 func (s *Jobs) MoveDated(ctx context.Context, tenant int32, ref string, r DateRequest) (w Written, err error) {
 	err = s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
-		job, now, err := s.lockToTrigger(ctx, tx, tenant, ref)
+		job, now, err := s.lockToTrigger(ctx, tx, tenant, ref, r.Submitter)
 		if err != nil {
 			return err
 		}
-		if err := job.mayTrigger(r.TriggerRequest); err != nil {
-			return err
-		}
 		due := r.due(now)
-		if wrong := r.misdated(due, now); len(wrong) > 0 {
-			return &domain.Refusal{Code: "invalid", Reason: "the request is not valid", Blames: wrong}
+		if err := domain.Invalid(r.misdated(due, now)); err != nil {
+			return err
 		}
 		var before time.Time
 		err = tx.QueryRow(ctx, moveDated, tenant, job.ID, r.Key, due, job.lane, r.Sequence).

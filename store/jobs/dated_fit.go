@@ -42,13 +42,9 @@ func (s *Jobs) FitDated(ctx context.Context) (wait time.Duration, left bool, err
 		var after string
 		err := tx.QueryRow(ctx, `
 			SELECT job_id, after FROM punctual.dated_work ORDER BY looked_at LIMIT 1 FOR UPDATE SKIP LOCKED`).Scan(&job, &after)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
+		if left, err = pg.Some(err); !left {
 			return err
 		}
-		left = true
 		var h *jobRow
 		var b pgx.Batch
 		b.Queue(`SELECT `+jobColumns+` FROM `+jobTables+` WHERE j.id = $1`, job).Query(oneJob(&h))

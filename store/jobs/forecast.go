@@ -63,15 +63,7 @@ func (s *Jobs) Forecast(ctx context.Context, tenant int32, w forecast.Window) (f
 		if err := r.read(pg.Query(ctx, tx, sql, args...)); err != nil {
 			return nil, err
 		}
-		var id uuid.UUID
-		var step int
-		var n int64
-		rows := pg.Query(ctx, tx, selectForecastOfDated, w.To, tenant, w.From, w.Step)
-		_, err := pgx.ForEachRow(rows, []any{&id, &step, &n}, func() error {
-			r.builder.AddRuns(id, step, n)
-			return nil
-		})
-		return r, err
+		return r, pg.Each3(pg.Query(ctx, tx, selectForecastOfDated, w.To, tenant, w.From, w.Step), r.builder.AddRuns)
 	})
 	if err != nil {
 		return Forecast{}, fmt.Errorf("reading the schedules: %w", err)
@@ -104,18 +96,14 @@ type forecasting struct {
 const mostPlans = 50_000
 
 func (r *forecasting) read(rows pgx.Rows) error {
-	var id uuid.UUID
-	var next time.Time
-	var schedule, jitter pgtype.DriverBytes // valid until the next row
-	_, err := pgx.ForEachRow(rows, []any{&id, &next, &schedule, &jitter}, func() error {
+	type text = pgtype.DriverBytes // valid until the next row
+	return pg.Each4(rows, func(id uuid.UUID, next time.Time, schedule, jitter text) {
 		if p := r.plan(schedule, jitter); p != nil {
 			r.builder.Add(id, p, next)
 		} else {
 			r.broken++
 		}
-		return nil
 	})
-	return err
 }
 
 // plan returns the plan of a schedule; nil if this binary cannot read it.
@@ -149,12 +137,7 @@ func (s *Jobs) namesOf(ctx context.Context, tenant int32, busiest []forecast.Bus
 			SELECT j.id, j.name, t.name
 			FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant
 			WHERE j.id = ANY ($1) AND (j.tenant = $2 OR $2 = $3::integer)`, ids, tenant, pg.Everybody)
-		var id uuid.UUID
-		var name JobName
-		_, err := pgx.ForEachRow(rows, []any{&id, &name.Name, &name.Tenant}, func() error {
-			names[id] = name
-			return nil
-		})
+		err := pg.Each3(rows, func(id uuid.UUID, name, tenant string) { names[id] = JobName{name, tenant} })
 		return names, pg.Wrap("reading the names of jobs", err)
 	})
 }

@@ -145,15 +145,13 @@ func (s *Jobs) walkOn(
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
 	b.Queue(sql, append([]any{w.at, w.id, pg.ForgetBatch}, args...)...).Query(func(rows pgx.Rows) error {
-		var free bool
-		_, err := pgx.ForEachRow(rows, []any{&w.id, &w.at, &free}, func() error {
+		return pg.Each3(rows, func(id uuid.UUID, at time.Time, free bool) {
+			w.id, w.at = id, at
 			found++
 			if free {
-				ids = append(ids, w.id)
+				ids = append(ids, id)
 			}
-			return nil
 		})
-		return err
 	})
 	err = s.db.Chores.SendBatch(ctx, &b).Close()
 	if err != nil || len(ids) == 0 {
@@ -165,12 +163,12 @@ func (s *Jobs) walkOn(
 
 // forgetCompleted deletes those of the jobs that still qualify once they are locked.
 func (s *Jobs) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten int, err error) {
-	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	return pg.Do(ctx, s.db.Chores.For(pg.Everybody), func(tx *pg.Tx) (int, error) {
 		if ids, err = pg.All(ctx, tx, pgx.RowTo[uuid.UUID], `
 			SELECT job_id FROM punctual.schedules
 			WHERE job_id = ANY($1::uuid[])
 			ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`, ids); err != nil {
-			return err
+			return 0, err
 		}
 		// Checked again under the lock: the job may have been given a new slot since.
 		done, err := tx.Exec(ctx, `
@@ -178,14 +176,12 @@ func (s *Jobs) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten 
 			WHERE j.id = ANY($1::uuid[]) AND s.job_id = j.id AND punctual.job_state(j, s) = 'completed'
 			  AND s.completed_at < now() - interval '7 days'`, ids)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		forgotten = int(done.RowsAffected())
 		var b pgx.Batch
 		claim.QueueForget(&b, ids) // a forgotten job need not be looked at again
-		return tx.SendBatch(ctx, &b).Close()
+		return int(done.RowsAffected()), tx.SendBatch(ctx, &b).Close()
 	})
-	return forgotten, err
 }
 
 // PurgeJobs removes jobs that were deleted before the retention began and have no run left, with their versions,
@@ -221,23 +217,21 @@ func (s *Jobs) purgeUnneeded(ctx context.Context, ids []uuid.UUID) (purged int, 
 
 // purgeJobs deletes jobs. The rows that belong to them are deleted with them.
 func (s *Jobs) purgeJobs(ctx context.Context, ids []uuid.UUID) (purged int, err error) {
-	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	return pg.Do(ctx, s.db.Chores.For(pg.Everybody), func(tx *pg.Tx) (int, error) {
 		locked, err := pg.All(ctx, tx, pgx.RowTo[uuid.UUID], `
 			SELECT job_id FROM punctual.schedules
 			WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR UPDATE SKIP LOCKED`, ids)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if ids, err = pg.All(ctx, tx, pgx.RowTo[uuid.UUID], `
 			SELECT id FROM punctual.jobs j
 			WHERE id = ANY($1::uuid[]) AND state = 'deleted' AND (id = ANY($2::uuid[])
 			  OR NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id))
 			ORDER BY id FOR UPDATE SKIP LOCKED`, ids, locked); err != nil || len(ids) == 0 {
-			return err
+			return 0, err
 		}
 		done, err := tx.Exec(ctx, `DELETE FROM punctual.jobs WHERE id = ANY($1::uuid[])`, ids)
-		purged = int(done.RowsAffected())
-		return err
+		return int(done.RowsAffected()), err
 	})
-	return purged, err
 }

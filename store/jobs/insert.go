@@ -209,12 +209,9 @@ WHERE j.tenant = $1 AND j.name = ANY($2::text[]) AND j.named AND punctual.is_com
 func releaseNames(ctx context.Context, q pg.Querier, tenant int32, names []string, locked string) (bool, error) {
 	var over []uuid.UUID
 	var versions []int32
-	var id uuid.UUID
-	var version int32
 	rows := pg.Query(ctx, q, completedHolders, tenant, names)
-	if _, err := pgx.ForEachRow(rows, []any{&id, &version}, func() error {
+	if err := pg.Each2(rows, func(id uuid.UUID, version int32) {
 		over, versions = append(over, id), append(versions, version)
-		return nil
 	}); err != nil || len(over) == 0 {
 		return false, pg.Wrap("looking for completed jobs", err)
 	}

@@ -121,14 +121,11 @@ func (m *many) findDeleted(ctx context.Context, tenant int32, ids []uuid.UUID) e
 		SELECT u.id, coalesce(j.name, u.id::text)
 		FROM unnest($1::uuid[]) u(id) LEFT JOIN punctual.jobs j ON j.id = u.id AND j.tenant = $2
 		WHERE j.id IS NULL OR j.state = 'deleted'`, ids, tenant)
-	var id uuid.UUID
-	var name string
-	_, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+	err := pg.Each2(rows, func(id uuid.UUID, name string) {
 		m.results[id] = nil
 		if m.Action != DeleteMany {
 			m.results[id] = fmt.Errorf("job %q was deleted: %w", name, pg.ErrState)
 		}
-		return nil
 	})
 	return pg.Wrap("looking for deleted jobs", err)
 }

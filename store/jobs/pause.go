@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/days"
@@ -78,25 +76,20 @@ func (s *Jobs) change(
 	ctx context.Context, tenant int32, ref, note string,
 	work func(context.Context, *pg.Tx, *held, time.Time) (bool, error),
 ) (Record, error) {
-	var rec Record
-	err := s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	return pg.Do(ctx, s.db.Callers.For(tenant), func(tx *pg.Tx) (rec Record, err error) {
 		h, f, err := s.holdOne(ctx, tx, tenant, ref)
 		if err != nil {
-			return err
+			return rec, err
 		}
 		changed, err := work(ctx, tx, h, f.now)
+		if err == nil && changed {
+			err = h.saveNow(ctx, tx, f.now, note)
+		}
 		if err != nil {
-			return err
+			return rec, err
 		}
-		if changed {
-			if err := h.saveNow(ctx, tx, f.now, note); err != nil {
-				return err
-			}
-		}
-		rec, err = h.record(ctx, tx)
-		return err
+		return h.record(ctx, tx)
 	})
-	return rec, err
 }
 
 // record reads a held job after a change, and what its pause swallowed if that is over now.
@@ -146,16 +139,10 @@ func (h *held) swallowed(ctx context.Context, tx *pg.Tx) (*runs.SkippedRange, er
 	var all swallowed
 	search := days.Search{Index: days.MadeLater, Since: h.paused.Add(-runs.ClockSlack)}
 	err := search.Forth(ctx, tx, func(ctx context.Context, q pg.Querier, w days.Window) (enough bool, err error) {
-		var first, last time.Time
-		var count int
-		_, err = pgx.ForEachRow(pg.Query(ctx, q, `
+		return false, pg.Each3(pg.Query(ctx, q, `
 			SELECT r.skipped_first, r.skipped_last, coalesce(r.skipped_count, 0) FROM punctual.runs r
 			WHERE r.job_id = $1 AND r.reason = 'paused' AND r.created_at >= $2 AND `+w.On(`r.id`)+`
-			ORDER BY r.id`, h.ID, *h.paused), []any{&first, &last, &count}, func() error {
-			all.skip(first, last, count)
-			return nil
-		})
-		return false, err
+			ORDER BY r.id`, h.ID, *h.paused), all.skip)
 	})
 	return all.slots(), pg.Wrap("reading what the pause of job "+h.ID.String()+" swallowed", err)
 }

@@ -152,17 +152,15 @@ func (s *Jobs) ResumeDue(ctx context.Context) (resumed int, next time.Duration, 
 }
 
 func (s *Jobs) resumeSome(ctx context.Context) (n int, err error) {
-	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	return pg.Do(ctx, s.db.Chores.For(pg.Everybody), func(tx *pg.Tx) (int, error) {
 		ids, err := pg.All(ctx, tx, pgx.RowTo[uuid.UUID], `
 			SELECT s.job_id FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
 			WHERE j.paused_until <= now() AND j.state = 'paused'
 			ORDER BY j.paused_until LIMIT $1 FOR NO KEY UPDATE OF s SKIP LOCKED`, resumeBatch)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		n = len(ids)
 		_, _, err = s.hold(ctx, tx, 0, ids, claim.PassOver) // ends the pauses that are over
-		return err
+		return len(ids), err
 	})
-	return n, err
 }

@@ -19,44 +19,39 @@ import (
 // or set become runs that have succeeded, in the same transaction. The error is ErrState if the run has not ended,
 // stands for several slots, or if its job was deleted. It is *ActiveRunError as with TriggerJob.
 func (w Writer) RerunRun(ctx context.Context, id uuid.UUID, r RerunRequest) (runs.Run, error) {
-	var run runs.Run
-	err := w.InTx(ctx, func(tx *pg.Tx) error {
+	return pg.Do(ctx, w.Writes, func(tx *pg.Tx) (run runs.Run, err error) {
 		a, err := w.prepareRerun(ctx, tx, id, r)
 		if err != nil {
-			return err
+			return run, err
 		}
 		if err := a.plan.refuse(); err != nil {
-			return err
+			return run, err
 		}
 		m := again(a.run, a.own, r)
 		m.id, m.steps = domain.NewRunID(a.now), shotOf(r)
 		if r.Original {
 			m.version = a.run.JobVersion
 			if err := a.keepVersion(ctx, tx); err != nil {
-				return err
+				return run, err
 			}
 		}
 		if err := w.store.enterManual(ctx, tx, a.job, m, a.now); err != nil {
-			return err
+			return run, err
 		}
 		if err := a.enterSteps(ctx, tx, m.id, r); err != nil {
-			return err
+			return run, err
 		}
-		run, err = runs.ReadRow(ctx, tx, w.Tenant, m.id)
-		return err
+		return runs.ReadRow(ctx, tx, w.Tenant, m.id)
 	})
-	return run, err
 }
 
 // PlanRerun returns what RerunRun would do with the steps of a workflow, and writes nothing.
-func (w Writer) PlanRerun(ctx context.Context, id uuid.UUID, r RerunRequest) (plan domain.RerunPlan, err error) {
+func (w Writer) PlanRerun(ctx context.Context, id uuid.UUID, r RerunRequest) (domain.RerunPlan, error) {
 	r.dry = true
-	err = w.InTx(ctx, func(tx *pg.Tx) error {
+	return pg.Do(ctx, w.Writes, func(tx *pg.Tx) (domain.RerunPlan, error) {
 		a, err := w.prepareRerun(ctx, tx, id, r)
-		plan = a.plan.RerunPlan
-		return err
+		return a.plan.RerunPlan, err
 	})
-	return plan, err
 }
 
 // rerun is a rerun that is about to be made.
@@ -73,7 +68,7 @@ func (w Writer) prepareRerun(ctx context.Context, tx *pg.Tx, id uuid.UUID, r Rer
 	if a.run, a.own, err = readRerun(ctx, tx, w.Tenant, id); err != nil {
 		return a, err
 	}
-	a.job, a.now, err = w.store.lockToTrigger(ctx, tx, w.Tenant, a.run.JobID.String())
+	a.job, a.now, err = w.store.lockToTrigger(ctx, tx, w.Tenant, a.run.JobID.String(), false)
 	if errors.Is(err, pg.ErrNotFound) {
 		return a, fmt.Errorf("the job of run %s was deleted, so the run cannot be made again: %w", id, pg.ErrState)
 	}

@@ -77,25 +77,22 @@ func (a *rerun) planSteps(ctx context.Context, tx *pg.Tx, r RerunRequest) error 
 		return err
 	}
 	plan, blames := r.Steps.Plan(a.job.Definition.Steps, former.Steps, succeeded)
-	if blames != nil {
-		return &domain.Refusal{Code: "invalid", Reason: "the request is not valid", Blames: blames}
-	}
 	a.plan.RerunPlan = plan
-	return nil
+	return domain.Invalid(blames)
 }
 
 // noSteps refuses what only a rerun of a workflow can be given.
 func (r RerunRequest) noSteps() error {
-	refusal := &domain.Refusal{Code: "invalid", Reason: "the request is not valid"}
+	var blames []domain.Problem
 	for _, f := range []struct {
 		name  string
 		given bool
 	}{{"from", r.Steps.From != nil}, {"set", r.Steps.Set != nil}, {"definition", r.Original}, {"dry_run", r.dry}} {
 		if f.given {
-			refusal.Blames = append(refusal.Blames, domain.Blame(f.name, "the job has no steps; leave it out"))
+			blames = append(blames, domain.Blame(f.name, "the job has no steps; leave it out"))
 		}
 	}
-	return refusal
+	return domain.Invalid(blames)
 }
 
 // former returns the definition that the run had.

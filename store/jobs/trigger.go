@@ -37,33 +37,20 @@ func (e *ActiveRunError) Unwrap() error {
 // run is active, and under wait while another run waits. The error is ErrNotForSubmitters if a submitter asks and the
 // job does not let submitters trigger it.
 func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (runs.Run, error) {
-	var run runs.Run
-	err := w.InTx(ctx, func(tx *pg.Tx) error {
-		job, now, err := w.store.lockToTrigger(ctx, tx, w.Tenant, ref)
+	return pg.Do(ctx, w.Writes, func(tx *pg.Tx) (run runs.Run, err error) {
+		job, now, err := w.store.lockToTrigger(ctx, tx, w.Tenant, ref, r.Submitter)
 		if err != nil {
-			return err
-		}
-		if err := job.mayTrigger(r); err != nil {
-			return err
+			return run, err
 		}
 		if err := job.takes(r.Headers, false); err != nil {
-			return err
+			return run, err
 		}
 		m := manualRun{id: domain.NewRunID(now), scheduledFor: now, TriggerRequest: r}
 		if err := w.store.enterManual(ctx, tx, job, m, now); err != nil {
-			return err
+			return run, err
 		}
-		run, err = runs.ReadRow(ctx, tx, w.Tenant, m.id)
-		return err
+		return runs.ReadRow(ctx, tx, w.Tenant, m.id)
 	})
-	return run, err
-}
-
-func (j *jobRow) mayTrigger(r TriggerRequest) error {
-	if allowed := j.Definition.SubmittersMayTrigger; r.Submitter && (allowed == nil || !*allowed) {
-		return fmt.Errorf("job %q: %w", j.Definition.Name, ErrNotForSubmitters)
-	}
-	return nil
 }
 
 // takes refuses what a run of a job with steps cannot be given, as it sends nothing itself.
@@ -75,16 +62,14 @@ func (j *jobRow) takes(headers map[string]string, sameKey bool) error {
 	if sameKey && j.Definition.IsWorkflow() {
 		blames = append(blames, domain.Blame("same_key", "the job has steps, which have keys of their own; leave it out"))
 	}
-	if blames == nil {
-		return nil
-	}
-	return &domain.Refusal{Code: "invalid", Reason: "the request is not valid", Blames: blames}
+	return domain.Invalid(blames)
 }
 
 // lockToTrigger finds a job and keeps it from being deleted until the run is written. It does not lock the job's
-// schedule: claims pass over a locked one, so a job that is triggered all the time would never get to its slots.
+// schedule: claims pass over a locked one, so a job that is triggered all the time would never get to its slots. A
+// submitter may trigger only jobs that allow it.
 func (s *Jobs) lockToTrigger(
-	ctx context.Context, tx *pg.Tx, tenant int32, ref string,
+	ctx context.Context, tx *pg.Tx, tenant int32, ref string, submitter bool,
 ) (job *jobRow, now time.Time, err error) {
 	id, err := names.Find(ctx, tx, tenant, ref)
 	if err != nil {
@@ -97,7 +82,13 @@ func (s *Jobs) lockToTrigger(
 	var b pgx.Batch
 	b.Queue(selectJob, id, tenant).Query(oneJob(&job))
 	f, err := readFacts(ctx, tx, &b, tenant)
-	return job, f.now, pg.Found(err, "job %q", ref)
+	if err != nil {
+		return nil, now, pg.Found(err, "job %q", ref)
+	}
+	if allowed := job.Definition.SubmittersMayTrigger; submitter && (allowed == nil || !*allowed) {
+		return nil, now, fmt.Errorf("job %q: %w", job.Definition.Name, ErrNotForSubmitters)
+	}
+	return job, f.now, nil
 }
 
 // manualRun is a run that a user asked for.

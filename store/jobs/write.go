@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,42 +29,26 @@ func (s *Jobs) Writer(w pg.Writes) Writer { return Writer{w, s} }
 // CreateJob writes a new job. The error is ErrNameTaken if an active or paused job has its name; a completed job does
 // not keep its name. A job whose last slot has passed already is completed from the start.
 func (w Writer) CreateJob(ctx context.Context, job NewJob) (Record, error) {
-	rec, taken, due, err := w.store.create(ctx, w.Tx, w.Tenant, job)
-	if err != nil {
-		return Record{}, w.store.db.TookWrite(err)
-	}
-	if taken {
-		return Record{}, fmt.Errorf("job %q: %w", job.Definition.Name, ErrNameTaken)
-	}
-	switch {
-	case due && w.Tx != nil:
-		w.Tx.Wake()
-	case due:
-		w.store.db.Wake()
-	}
-	return rec, nil
+	rec, err := w.store.create(ctx, w.Tx, w.Tenant, job)
+	return rec, w.store.db.TookWrite(err)
 }
 
-// create writes a new job unless its name is taken. Without a transaction it begins one if it needs one.
-func (s *Jobs) create(
-	ctx context.Context, tx *pg.Tx, tenant int32, job NewJob,
-) (rec Record, taken, due bool, err error) {
+// create writes a new job. Without a transaction it begins one if it needs one.
+func (s *Jobs) create(ctx context.Context, tx *pg.Tx, tenant int32, job NewJob) (rec Record, err error) {
 	q := s.db.Callers.Reader(tenant)
 	if tx != nil {
 		q = tx
 	}
 	f, err := readFacts(ctx, q, &pgx.Batch{}, tenant)
 	if err != nil {
-		return rec, false, false, fmt.Errorf("reading queues: %w", err)
+		return rec, fmt.Errorf("reading queues: %w", err)
 	}
 	several := f.maxJobs > 0 || job.Definition.HasSecrets() || links.Has(&job.Definition) ||
 		len(job.Definition.AllLimits()) > 0
 	if tx == nil && several { // statements
-		err = s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) (err error) {
-			rec, taken, due, err = s.createOne(ctx, tx, tx, tenant, job, f)
-			return err
+		return pg.Do(ctx, s.db.Callers.For(tenant), func(tx *pg.Tx) (Record, error) {
+			return s.createOne(ctx, tx, tx, tenant, job, f)
 		})
-		return rec, taken, due, err
 	}
 	return s.createOne(ctx, q, tx, tenant, job, f)
 }
@@ -71,33 +56,42 @@ func (s *Jobs) create(
 // createOne writes the job once its facts are known. tx is nil outside a transaction.
 func (s *Jobs) createOne(
 	ctx context.Context, q pg.Querier, tx *pg.Tx, tenant int32, job NewJob, f facts,
-) (rec Record, taken, due bool, err error) {
+) (rec Record, err error) {
 	if job.Definition.HasSecrets() {
 		if f.secrets, err = s.secrets.ReadFacts(ctx, tx, tenant, job.Definition); err != nil {
-			return rec, false, false, err
+			return rec, err
 		}
 	}
 	if err := resolve(ctx, q, tenant, &job.Definition); err != nil {
-		return rec, false, false, err
+		return rec, err
 	}
 	n, err := s.prepare(ctx, tenant, job, f)
 	if err != nil {
-		return rec, false, false, err
+		return rec, err
 	}
 	all := []*fresh{n}
 	if err := countIn(ctx, q, tenant, unfinished(all), f); err != nil {
-		return rec, false, false, err
+		return rec, err
 	}
-	left, due, err := insertReleasing(ctx, q, tenant, all, f.now)
-	if err != nil || len(left) > 0 {
-		return rec, err == nil, false, err
+	taken, due, err := insertReleasing(ctx, q, tenant, all, f.now)
+	if err != nil {
+		return rec, err
+	}
+	if len(taken) > 0 {
+		return rec, fmt.Errorf("job %q: %w", job.Definition.Name, ErrNameTaken)
+	}
+	switch {
+	case due && tx != nil:
+		tx.Wake()
+	case due:
+		s.db.Wake()
 	}
 	if err := links.Write(ctx, q, tenant, links.Change{Job: n.ID, Now: n.Definition.Then}); err != nil {
-		return rec, false, false, err
+		return rec, err
 	}
 	one := []Record{n.record()}
 	err = showLinks(ctx, q, one)
-	return one[0], false, due, err
+	return one[0], err
 }
 
 // PutJob creates the job with a name, or replaces it; the definition gets that name. It replaces the active or paused
@@ -144,14 +138,11 @@ func (s *Jobs) put(
 		if ifMatch != nil {
 			return rec, false, false, fmt.Errorf("job %q does not exist: %w", name, ErrVersion)
 		}
-		rec, taken, due, err := s.create(ctx, tx, tenant, job)
-		if err != nil || taken {
-			return rec, false, false, err
+		rec, err := s.create(ctx, tx, tenant, job)
+		if errors.Is(err, ErrNameTaken) {
+			return rec, false, false, nil
 		}
-		if due {
-			tx.Wake()
-		}
-		return rec, true, true, nil
+		return rec, err == nil, true, err
 	}
 	jobs, f, err := s.hold(ctx, tx, tenant, []uuid.UUID{old.ID}, claim.Wait)
 	if err != nil || len(jobs) == 0 || jobs[0].Definition.Name != name {
@@ -178,23 +169,21 @@ func (s *Jobs) EditJob(
 // edit is EditJob with an edit that may read in the transaction.
 func (s *Jobs) edit(
 	ctx context.Context, tenant int32, ref string, ifMatch *int32, edit func(*pg.Tx, *held) (NewJob, error),
-) (rec Record, err error) {
-	err = s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
+) (Record, error) {
+	return pg.Do(ctx, s.db.Callers.For(tenant), func(tx *pg.Tx) (rec Record, err error) {
 		h, f, err := s.holdOne(ctx, tx, tenant, ref)
 		if err != nil {
-			return err
+			return rec, err
 		}
 		if err := h.match(ifMatch); err != nil {
-			return err
+			return rec, err
 		}
 		job, err := edit(tx, h)
 		if err != nil {
-			return err
+			return rec, err
 		}
-		rec, err = s.replace(ctx, tx, h, job, f, false)
-		return err
+		return s.replace(ctx, tx, h, job, f, false)
 	})
-	return rec, err
 }
 
 // match returns ErrVersion if the job is at another version than the caller expects.

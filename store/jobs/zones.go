@@ -70,10 +70,9 @@ func (s *Jobs) Rezone(ctx context.Context) (moved int, err error) {
 
 // zonesExec changes the deployment's row, and returns how many rows it changed.
 func (s *Jobs) zonesExec(ctx context.Context, sql string, args ...any) (changed int64, err error) {
-	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	changed, err = pg.Do(ctx, s.db.Chores.For(pg.Everybody), func(tx *pg.Tx) (int64, error) {
 		tag, err := tx.Exec(ctx, sql, args...)
-		changed = tag.RowsAffected()
-		return err
+		return tag.RowsAffected(), err
 	})
 	return changed, pg.Wrap("writing the time zone data's version", err)
 }

@@ -59,6 +59,11 @@ const deadLetterTables = `punctual.dead_letters d LEFT JOIN punctual.jobs j ON j
 
 var scanDeadLetter = pgx.RowToStructByPos[DeadLetter]
 
+var listOfLetters = pg.Listed[DeadLetter]{
+	What: "dead letters", Letter: 'd', ID: `d.run_id`, Of: func(d DeadLetter) uuid.UUID { return d.RunID },
+	Scan: scanDeadLetter,
+}
+
 // letterShot is the part of a dead letter that a replay or a resolution changes, as the audit log shows it.
 type letterShot struct {
 	Resolved   bool       `json:"resolved"`
@@ -78,21 +83,11 @@ func (l *Letters) ListDeadLetters(
 	ctx context.Context, tenant int32, f DeadLetterFilter,
 ) (letters []DeadLetter, nextCursor string, err error) {
 	var c pg.Conditions
-	if err := c.Page(f.Page, deadLetterCursor, `d.run_id < ?`); err != nil {
-		return nil, "", err
-	}
 	q := l.db.Callers.Reader(tenant)
 	if err := selectLetters(ctx, &c, q, tenant, f); err != nil {
 		return nil, "", err
 	}
-	letters, err = pg.All(ctx, q, scanDeadLetter, `
-		SELECT `+deadLetterColumns+` FROM `+deadLetterTables+c.Where()+
-		fmt.Sprintf(` ORDER BY d.run_id DESC LIMIT %d`, f.Size()+1), c.Args...)
-	if err != nil {
-		return nil, "", fmt.Errorf("listing dead letters: %w", err)
-	}
-	letters, nextCursor = pg.Cut(letters, f.Page, deadLetterCursor, func(d DeadLetter) uuid.UUID { return d.RunID })
-	return letters, nextCursor, nil
+	return listOfLetters.Page(ctx, q, f.Page, `SELECT `+deadLetterColumns+` FROM `+deadLetterTables, c)
 }
 
 // selectLetters adds the conditions of a filter, except its page.
@@ -150,36 +145,33 @@ func (l *Letters) Operator(w pg.Writes) Operator { return Operator{w, l} }
 // definition. The replay resolves the dead letter. ReplayDeadLetter returns ErrState when the job was deleted, or when
 // the dead letter is resolved already, unless by a replay that was cancelled.
 func (w Operator) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note string) (runs.Run, error) {
-	var run runs.Run
-	err := w.InTx(ctx, func(tx *pg.Tx) error {
+	return pg.Do(ctx, w.Writes, func(tx *pg.Tx) (run runs.Run, err error) {
 		d, err := lockDeadLetter(ctx, tx, w.Tenant, id)
 		if err != nil {
-			return err
+			return run, err
 		}
 		if err := mayReplay(ctx, tx, w.Tenant, d); err != nil {
-			return err
+			return run, err
 		}
 		// The job is locked after the dead letter, without its schedule and its gate. Until the run is written, the lock
 		// keeps the job from being deleted.
 		state, now, err := shareJob(ctx, tx, d.JobID)
 		if err != nil {
-			return err
+			return run, err
 		}
 		if state == domain.JobDeleted {
-			return fmt.Errorf("%s: %w", gone(d.Job), pg.ErrState)
+			return run, fmt.Errorf("%s: %w", gone(d.Job), pg.ErrState)
 		}
 		r := replay{d, domain.NewRunID(now), audit.ActorOf(ctx).Words()}
 		if err := writeReplays(ctx, tx, []replay{r}, now, note, nil); err != nil {
-			return err
+			return run, err
 		}
 		if err := audit.Write(ctx, tx, w.Tenant, d.change(
 			audit.DeadLetterReplay, letterShot{ReplayedAs: &r.run, Note: pg.OrNull(note)})); err != nil {
-			return err
+			return run, err
 		}
-		run, err = runs.ReadRow(ctx, tx, w.Tenant, r.run)
-		return err
+		return runs.ReadRow(ctx, tx, w.Tenant, r.run)
 	})
-	return run, err
 }
 
 // gone says why a dead letter of a deleted job cannot be replayed.
@@ -240,23 +232,20 @@ func shareJob(ctx context.Context, tx *pg.Tx, job uuid.UUID) (state domain.JobSt
 func (l *Letters) ResolveDeadLetter(
 	ctx context.Context, tenant int32, id uuid.UUID, note string,
 ) (DeadLetter, error) {
-	var d DeadLetter
-	err := l.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
-		var err error
-		if d, err = lockDeadLetter(ctx, tx, tenant, id); err != nil || d.ResolvedAt != nil {
-			return err
+	return pg.Do(ctx, l.db.Callers.For(tenant), func(tx *pg.Tx) (DeadLetter, error) {
+		d, err := lockDeadLetter(ctx, tx, tenant, id)
+		if err != nil || d.ResolvedAt != nil {
+			return d, err
 		}
 		if err := resolveLetters(ctx, tx, []uuid.UUID{id}, note); err != nil {
-			return err
+			return d, err
 		}
 		resolved := d.change(audit.DeadLetterResolve, letterShot{Note: pg.OrNull(note)})
 		if err := audit.Write(ctx, tx, tenant, resolved); err != nil {
-			return err
+			return d, err
 		}
-		d, err = lockDeadLetter(ctx, tx, tenant, id)
-		return err
+		return lockDeadLetter(ctx, tx, tenant, id)
 	})
-	return d, err
 }
 
 // resolveLetters resolves open dead letters. The caller has locked them.

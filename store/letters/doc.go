@@ -50,12 +50,8 @@ func New(
 	return &Letters{db: db, days: days, definitions: definitions, jobs: jobs, options: o}
 }
 
-// The lists that cursors belong to.
-const (
-	deadLetterCursor byte = 'd'
-	operationCursor  byte = 'o'
-	groupCursor      byte = 'g'
-)
+// groupCursor is the list that a cursor of groups belongs to.
+const groupCursor byte = 'g'
 
 // ForgetDeadLetters deletes dead letters that were resolved before the failures' retention began.
 func (l *Letters) ForgetDeadLetters(ctx context.Context) (forgotten int, left bool, err error) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/store/days"
 	"punctual/store/pg"
@@ -121,11 +120,8 @@ func lockOperation(ctx context.Context, tx *pg.Tx) (*bulk, error) {
 		WHERE o.state = 'running' AND o.kind = ANY($1::text[]) AND o.next_at <= clock_timestamp()
 		ORDER BY o.next_at LIMIT 1 FOR UPDATE OF o SKIP LOCKED`,
 		knownKinds, mostAhead).Scan(&o.id, &o.kind, &o.note, &o.rate, &o.second, &o.by)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("locking an operation: %w", err)
+	if some, err := pg.Some(err); !some {
+		return nil, pg.Wrap("locking an operation", err)
 	}
 	return &o, nil
 }

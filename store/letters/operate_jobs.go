@@ -3,7 +3,6 @@ package letters
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -35,11 +34,8 @@ func (o *bulk) workJobs(ctx context.Context, tx *pg.Tx) error {
 		return fmt.Errorf("limiting the wait for locks: %w", err)
 	}
 	p, err := o.nextPart(ctx, tx)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading the jobs of operation %s: %w", o.id, err)
+	if some, err := pg.Some(err); !some {
+		return pg.Wrap("reading the jobs of operation "+o.id.String(), err)
 	}
 	now, err := pg.Clock(ctx, tx)
 	if err != nil {

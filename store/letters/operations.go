@@ -81,6 +81,10 @@ const operationColumns = `o.id, o.kind, o.job_id, o.state, o.matched, o.done, o.
 
 var scanOperation = pgx.RowToStructByPos[Operation]
 
+var listOfOperations = pg.Listed[Operation]{
+	What: "operations", Letter: 'o', ID: `o.id`, Of: func(o Operation) uuid.UUID { return o.ID }, Scan: scanOperation,
+}
+
 // selected returns the statement that finds the dead letters a request is about: open ones that no other operation has
 // marked.
 func (r BulkRequest) selected(ctx context.Context, q pg.Querier, tenant int32) (string, []any, error) {
@@ -105,8 +109,7 @@ func (l *Letters) CountDeadLetters(ctx context.Context, tenant int32, r BulkRequ
 	if err != nil {
 		return 0, err
 	}
-	var n int
-	err = q.QueryRow(ctx, `SELECT count(*) FROM (`+selected+`) chosen`, args...).Scan(&n)
+	n, err := pg.One(ctx, q, pgx.RowTo[int], `SELECT count(*) FROM (`+selected+`) chosen`, args...)
 	return n, pg.Wrap("counting dead letters", err)
 }
 
@@ -129,19 +132,17 @@ func (w Operator) start(
 		return Operation{}, fmt.Errorf("encoding the request of an operation: %w", err)
 	}
 	n.request = string(text)
-	err = w.InTx(ctx, func(tx *pg.Tx) error {
+	return pg.Do(ctx, w.Writes, func(tx *pg.Tx) (Operation, error) {
 		now, err := pg.Clock(ctx, tx)
 		if err != nil {
-			return err
+			return o, err
 		}
 		n.ID, n.CreatedAt = domain.NewRunID(now), now
 		if n.Matched, err = remember(tx, n.ID); err != nil {
-			return err
+			return o, err
 		}
-		o, err = n.write(ctx, tx, w.Tenant)
-		return err
+		return n.write(ctx, tx, w.Tenant)
 	})
-	return o, err
 }
 
 // newOperation is an operation to be written.
@@ -271,22 +272,14 @@ func (l *Letters) ListOperations(
 ) (operations []Operation, nextCursor string, err error) {
 	var c pg.Conditions
 	c.Add(`o.tenant = ?`, tenant)
-	if err := c.Page(f.Page, operationCursor, `o.id < ?`); err != nil {
-		return nil, "", err
-	}
 	c.AddIf(f.State != "", `o.state = ?`, f.State)
 	q := l.db.Callers.Reader(tenant)
-	operations, err = pg.All(ctx, q, scanOperation, `
-		SELECT `+operationColumns+` FROM punctual.operations o`+c.Where()+
-		fmt.Sprintf(` ORDER BY o.id DESC LIMIT %d`, f.Size()+1), c.Args...)
-	if err != nil {
-		return nil, "", fmt.Errorf("listing operations: %w", err)
+	operations, nextCursor, err = listOfOperations.Page(
+		ctx, q, f.Page, `SELECT `+operationColumns+` FROM punctual.operations o`, c)
+	if err != nil || !f.Outcomes {
+		return operations, nextCursor, err
 	}
-	operations, nextCursor = pg.Cut(operations, f.Page, operationCursor, func(o Operation) uuid.UUID { return o.ID })
 	for i := range operations {
-		if !f.Outcomes {
-			break
-		}
 		if operations[i].Outcomes, err = operations[i].outcomes(ctx, q, tenant, mostListedOutcomes); err != nil {
 			return nil, "", err
 		}
@@ -298,37 +291,29 @@ func (l *Letters) ListOperations(
 // and what it did not reach stays as it is. Cancelling it again changes nothing. The error is ErrState if it has ended
 // in another way.
 func (l *Letters) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID) (Operation, error) {
-	var o Operation
-	err := l.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	return pg.Do(ctx, l.db.Callers.For(tenant), func(tx *pg.Tx) (Operation, error) {
 		if err := pg.Exec(ctx, tx, `
 			SELECT FROM punctual.operations WHERE id = $1 AND tenant = $2 FOR UPDATE`, id, tenant); err != nil {
-			return fmt.Errorf("locking operation %s: %w", id, err)
+			return Operation{}, fmt.Errorf("locking operation %s: %w", id, err)
 		}
-		var err error
-		if o, err = readOperation(ctx, tx, tenant, id); err != nil {
-			return err
-		}
-		switch o.State {
-		case OperationCancelled:
-			return nil
-		case OperationRunning:
-		default:
-			return fmt.Errorf("operation %s has ended as %s: %w", id, o.State, pg.ErrState)
+		before, err := readOperation(ctx, tx, tenant, id)
+		switch {
+		case err != nil || before.State == OperationCancelled:
+			return before, err
+		case before.State != OperationRunning:
+			return before, fmt.Errorf("operation %s has ended as %s: %w", id, before.State, pg.ErrState)
 		}
 		if err := endOperation(ctx, tx, id, OperationCancelled, ""); err != nil {
-			return err
+			return before, err
 		}
-		before := o
-		if o, err = readOperation(ctx, tx, tenant, id); err != nil {
-			return err
+		o, err := readOperation(ctx, tx, tenant, id)
+		if err != nil {
+			return o, err
 		}
-		change := audit.Change{Action: audit.OperationCancel, ID: id, Before: before.shot(), After: o.shot()}
-		if o.JobID != nil {
-			change.Job = *o.JobID
-		}
-		return audit.Write(ctx, tx, tenant, change)
+		return o, audit.Write(ctx, tx, tenant, audit.Change{
+			Action: audit.OperationCancel, ID: id, Job: pg.OrNil(o.JobID), Before: before.shot(), After: o.shot(),
+		})
 	})
-	return o, err
 }
 
 // shot is an operation under way as the audit log shows it.

@@ -83,18 +83,7 @@ func (f *RunOutcomes) count(ctx context.Context, q pg.Querier, statement string,
 	}
 	for status, n := range counts {
 		f.Runs += n
-		switch status {
-		case domain.StatusSucceeded:
-			f.Succeeded += n
-		case domain.StatusDead:
-			f.Dead += n
-		case domain.StatusCancelled:
-			f.Cancelled += n
-		case domain.StatusSkipped:
-			f.Skipped += n
-		default:
-			f.Unended += n
-		}
+		f.Add(status, n)
 	}
 	return nil
 }

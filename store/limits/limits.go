@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/google/uuid"
@@ -73,11 +74,7 @@ CROSS JOIN LATERAL (
     SELECT count(*) AS jobs FROM punctual.job_limits j WHERE j.tenant = l.tenant AND j.name = l.name) j
 WHERE l.tenant = $1`
 
-func scanLimit(row pgx.CollectableRow) (l Limit, err error) {
-	err = row.Scan(&l.Name, &l.MaxRunning, &l.MaxStartsPerSecond, &l.Running, &l.Waiting, &l.HeldBy, &l.Jobs,
-		&l.CreatedAt, &l.UpdatedAt)
-	return l, err
-}
+var scanLimit = pgx.RowToStructByPos[Limit]
 
 // List returns a tenant's limits, by name.
 func (s *Limits) List(ctx context.Context, tenant int32) ([]Limit, error) {
@@ -136,7 +133,7 @@ func write(ctx context.Context, tx *pg.Tx, tenant int32, name string, to Setting
 		return false, false, &domain.Refusal{Code: "limit", Reason: fmt.Sprintf("a tenant has at most %d limits", Most)}
 	case err != nil:
 		return false, false, fmt.Errorf("reading limit %q: %w", name, err)
-	case was.same(to):
+	case reflect.DeepEqual(was, to):
 		return false, false, nil
 	}
 	if _, err := tx.Exec(ctx, `
@@ -147,11 +144,6 @@ func write(ctx context.Context, tx *pg.Tx, tenant int32, name string, to Setting
 	}
 	return false, true, audit.Write(ctx, tx, tenant,
 		audit.Change{Action: audit.LimitPut, Name: name, Before: was, After: to})
-}
-
-func (s Settings) same(o Settings) bool {
-	equal := func(a, b *int) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
-	return equal(s.MaxRunning, o.MaxRunning) && equal(s.MaxStartsPerSecond, o.MaxStartsPerSecond)
 }
 
 // Delete deletes a limit. The error is *names.InUseError while active or paused jobs name it, and ErrNotFound if

@@ -1,6 +1,7 @@
 package links
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -38,12 +39,7 @@ func (g *graph) worst() (path []uuid.UUID, circle bool) {
 		longest[job] = append(slices.Clone(best), job)
 		return false
 	}
-	jobs := make([]uuid.UUID, 0, len(g.next))
-	for job := range g.next {
-		jobs = append(jobs, job)
-	}
-	slices.SortFunc(jobs, pg.CompareIDs)
-	for _, job := range jobs {
+	for _, job := range slices.SortedFunc(maps.Keys(g.next), pg.CompareIDs) {
 		if visit(job) {
 			return path, true
 		}

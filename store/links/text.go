@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"regexp"
 
 	"github.com/google/uuid"
@@ -67,8 +66,5 @@ func shown(ctx context.Context, q pg.Querier, ids []uuid.UUID) (map[uuid.UUID]st
 	names, err := pg.Map[uuid.UUID, string](ctx, q, `
 		SELECT id, CASE WHEN named THEN name ELSE id::text END FROM punctual.jobs
 		WHERE id = ANY($1::uuid[]) AND state <> 'deleted'`, ids)
-	if err != nil {
-		return nil, fmt.Errorf("reading the names of chained jobs: %w", err)
-	}
-	return names, nil
+	return names, pg.Wrap("reading the names of chained jobs", err)
 }

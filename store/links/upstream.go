@@ -34,27 +34,27 @@ func selectUpstreams(jobs string) string {
 // QueueUpstreams reads the jobs whose runs trigger the job that an expression gives as an array.
 func QueueUpstreams(b *pgx.Batch, into *[]Upstream, job string, args ...any) {
 	b.Queue(selectUpstreams(job), append([]any{pg.Prepared{}}, args...)...).Query(func(rows pgx.Rows) error {
-		var of uuid.UUID
-		var u Upstream
-		_, err := pgx.ForEachRow(rows, []any{&of, &u.ID, &u.Job, &u.When}, func() error {
-			*into = append(*into, u)
-			return nil
-		})
-		return err
+		return eachUpstream(rows, func(_ uuid.UUID, u Upstream) { *into = append(*into, u) })
 	})
 }
 
 // Upstreams returns the jobs whose runs trigger one of the jobs, by that job.
 func Upstreams(ctx context.Context, q pg.Querier, jobs ...uuid.UUID) (map[uuid.UUID][]Upstream, error) {
 	all := map[uuid.UUID][]Upstream{}
-	rows := pg.Query(ctx, q, selectUpstreams(`$1::uuid[]`), jobs)
+	err := eachUpstream(pg.Query(ctx, q, selectUpstreams(`$1::uuid[]`), jobs), func(of uuid.UUID, u Upstream) {
+		all[of] = append(all[of], u)
+	})
+	return all, pg.Wrap("reading which jobs trigger others", err)
+}
+
+func eachUpstream(rows pgx.Rows, f func(of uuid.UUID, u Upstream)) error {
 	var of uuid.UUID
 	var u Upstream
 	_, err := pgx.ForEachRow(rows, []any{&of, &u.ID, &u.Job, &u.When}, func() error {
-		all[of] = append(all[of], u)
+		f(of, u)
 		return nil
 	})
-	return all, pg.Wrap("reading which jobs trigger others", err)
+	return err
 }
 
 // Hold keeps the links of a tenant as they are until the transaction ends.

@@ -107,7 +107,6 @@ func (w *writing) checkNew(ctx context.Context, q pg.Querier) error {
 // around reads the links that lead to the jobs and those that lead on from them. Jobs that are deleted have none.
 func (w *writing) around(ctx context.Context, q pg.Querier) (*graph, error) {
 	g := &graph{next: map[uuid.UUID][]uuid.UUID{}}
-	var from, to uuid.UUID
 	rows := pg.Query(ctx, q, `
 		WITH RECURSIVE live AS NOT MATERIALIZED (
 		    SELECT l.job_id, l.target_id
@@ -122,11 +121,7 @@ func (w *writing) around(ctx context.Context, q pg.Querier) (*graph, error) {
 		    SELECT l.job_id, l.target_id FROM up u JOIN live l ON l.target_id = u.job_id)
 		SELECT job_id, target_id FROM down UNION SELECT job_id, target_id FROM up
 		ORDER BY 1, 2`, w.jobs, w.tenant)
-	_, err := pgx.ForEachRow(rows, []any{&from, &to}, func() error {
-		g.next[from] = append(g.next[from], to)
-		return nil
-	})
-	return g, err
+	return g, pg.Each2(rows, func(from, to uuid.UUID) { g.next[from] = append(g.next[from], to) })
 }
 
 // checkShape refuses circles and chains that are too long. The links before obeyed both, so each offence passes through

@@ -2,7 +2,6 @@ package notices
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,10 +34,7 @@ func (s *Teller) Answered(ctx context.Context, m notice.Outgoing, a notice.Answe
 			SELECT lease, sent, causes, look_at, failing_since, failures, now() FROM punctual.notice_lines
 			WHERE id = $1 FOR NO KEY UPDATE`, m.Line).Scan(
 			&lease, &l.sent, &l.causes, &l.lookAt, &failing, &failures, &l.now)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil // its tenant is gone
-		}
-		if err != nil {
+		if some, err := pg.Some(err); !some { // its tenant is gone
 			return err
 		}
 		l.Outgoing = m

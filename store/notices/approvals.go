@@ -2,7 +2,6 @@ package notices
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -97,10 +96,10 @@ func lockApproval(ctx context.Context, tx *pg.Tx) (*approvalNotice, error) {
 		ORDER BY a.due_at LIMIT 1 FOR NO KEY UPDATE OF a SKIP LOCKED`, mostApprovals).Scan(
 		&a.Run, &a.Nth, &a.Tenant, &a.tenant, &a.key, &a.now, &a.live, &a.until,
 		&a.job.Job, &a.job.Version, &a.job.Step, &a.since, &a.slot, &a.name)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil //nolint:nilnil // as the caller expects
+	if some, err := pg.Some(err); !some {
+		return nil, err
 	}
-	return &a, err
+	return &a, nil
 }
 
 // composeApproval writes the message in the transaction that takes the lease. A notice of a step that waits no more is
@@ -181,10 +180,7 @@ func (s *Teller) approvalFailed(ctx context.Context, tx *pg.Tx, m notice.Outgoin
 	err := tx.QueryRow(ctx, `
 		UPDATE punctual.approval_notices SET failures = failures + 1 WHERE run_id = $1 AND nth = $2 AND lease = $3
 		RETURNING failures`, m.Run, m.Nth, m.ID).Scan(&failures)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil // another replica has it
-	}
-	if err != nil {
+	if some, err := pg.Some(err); !some { // another replica has it
 		return err
 	}
 	s.options.Log.Error("a recipient was not told that a step waits for approval", "format", m.To.Format, "url", m.To.URL,

@@ -2,7 +2,6 @@ package notices
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -152,10 +151,10 @@ func lockEventsLine(ctx context.Context, tx *pg.Tx) (*eventsLine, error) {
 		  AND l.held_until <= now() AND l.tenant NOT IN (SELECT tenant FROM busy)
 		ORDER BY l.held_until LIMIT 1 FOR NO KEY UPDATE OF l SKIP LOCKED`, mostBatches).Scan(
 		&l.Line, &l.Tenant, &l.tenant, &l.To.URL, &l.message, &l.Body, &l.leftOut, &l.now)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil //nolint:nilnil // as the caller expects
+	if some, err := pg.Some(err); !some {
+		return nil, err
 	}
-	return &l, err
+	return &l, nil
 }
 
 // takeEvents moves the oldest events of a line into a batch.
@@ -216,10 +215,7 @@ func (s *Teller) lifecycleAnswered(ctx context.Context, m notice.Outgoing, a not
 		err := tx.QueryRow(ctx, `
 			SELECT failures + $3, now() FROM punctual.lifecycle_lines WHERE id = $1 AND message = $2 FOR NO KEY UPDATE`,
 			m.Line, m.ID, failed).Scan(&failures, &now)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil // it was taken, or given up
-		}
-		if err != nil {
+		if some, err := pg.Some(err); !some { // it was taken, or given up
 			return err
 		}
 		pause := max(a.RetryAfter, Backoff(failures))

@@ -107,13 +107,9 @@ func (t *telling) lockLines(ctx context.Context, all []joining) (map[uuid.UUID]*
 	b.Queue(`
 		SELECT id, sent, causes FROM punctual.notice_lines WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`, ids).
 		Query(func(rows pgx.Rows) error {
-			var id uuid.UUID
-			var l line
-			_, err := pgx.ForEachRow(rows, []any{&id, &l.sent, &l.causes}, func() error {
-				locked[id] = new(l)
-				return nil
+			return pg.Each3(rows, func(id uuid.UUID, sent map[string]time.Time, causes map[string]cause) {
+				locked[id] = &line{sent: sent, causes: causes}
 			})
-			return err
 		})
 	return locked, t.tx.SendBatch(ctx, &b).Close()
 }
@@ -131,14 +127,10 @@ func (t *telling) mergeUnsent(ctx context.Context, all []joining) error {
 		WHERE s.news IS NOT NULL`,
 		pg.Column(all, func(j joining) uuid.UUID { return j.line }),
 		pg.Column(all, func(j joining) uuid.UUID { return j.job.key.Job }))
-	var line, job uuid.UUID
-	var earlier domain.News
-	_, err := pgx.ForEachRow(rows, []any{&line, &job, &earlier}, func() error {
+	return pg.Each3(rows, func(line, job uuid.UUID, earlier domain.News) {
 		j := at[[2]uuid.UUID{line, job}]
 		j.news = earlier.Merge(j.news)
-		return nil
 	})
-	return err
 }
 
 // queueJoining queues the statements that write the rows of the lines. What passes is told at once, when its jobs are

@@ -2,7 +2,6 @@ package notices
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,9 +10,6 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
-
-// cursor is the kind of cursor of lists of notices.
-const cursor byte = 'n'
 
 // Notice is a message that a recipient took.
 type Notice struct {
@@ -60,8 +56,7 @@ type Detail struct {
 // GetNotice returns a notice of a tenant.
 func (s *Teller) GetNotice(ctx context.Context, tenant int32, id uuid.UUID) (d Detail, err error) {
 	q := s.db.Callers.Reader(tenant)
-	d.Notice, err = pg.One(ctx, q, pgx.RowToStructByPos[Notice],
-		selectNotices+` WHERE m.tenant = $1 AND m.id = $2`, tenant, id)
+	d.Notice, err = pg.One(ctx, q, listed.Scan, selectNotices+` WHERE m.tenant = $1 AND m.id = $2`, tenant, id)
 	if err = pg.Found(err, "notice %s", id); err == nil {
 		d.Named, err = pg.All(ctx, q, pgx.RowToStructByPos[NamedJob], `
 			SELECT id, name FROM punctual.jobs WHERE tenant = $1 AND id = ANY($2::uuid[]) ORDER BY name, id`, tenant, d.Jobs)
@@ -73,6 +68,11 @@ const selectNotices = `
 SELECT m.id, m.delivered_at, m.happened_at, m.headline, m.events, m.jobs, l.format, l.url
 FROM punctual.notice_messages m
 JOIN punctual.notice_lines l ON l.id = m.line_id`
+
+var listed = pg.Listed[Notice]{
+	What: "notices", Letter: 'n', ID: `m.id`, Of: func(n Notice) uuid.UUID { return n.ID },
+	Scan: pgx.RowToStructByPos[Notice],
+}
 
 // Filter selects notices; empty fields select all.
 type Filter struct {
@@ -88,17 +88,12 @@ func (s *Teller) ListNotices(
 ) (list []Notice, waiting []Waiting, nextCursor string, err error) {
 	var c pg.Conditions
 	c.Add(`m.tenant = ?`, tenant)
-	if err := c.Page(f.Page, cursor, `m.id < ?`); err != nil {
-		return nil, nil, "", err
-	}
 	c.AddIf(f.Job != uuid.Nil, `? = ANY(m.jobs)`, f.Job)
 	c.AddIf(f.From != nil, `m.delivered_at >= ?`, f.From)
 	c.AddIf(f.To != nil, `m.delivered_at < ?`, f.To)
 	q := s.db.Callers.Reader(tenant)
-	list, err = pg.All(ctx, q, pgx.RowToStructByPos[Notice], selectNotices+c.Where()+
-		fmt.Sprintf(` ORDER BY m.id DESC LIMIT %d`, f.Size()+1), c.Args...)
-	if err != nil {
-		return nil, nil, "", fmt.Errorf("listing notices: %w", err)
+	if list, nextCursor, err = listed.Page(ctx, q, f.Page, selectNotices, c); err != nil {
+		return nil, nil, "", err
 	}
 	waiting, err = pg.All(ctx, q, pgx.RowToStructByPos[Waiting], `
 		SELECT l.format, l.url, w.jobs, l.due_at, l.held_until, l.failing_since, l.http_status, l.error
@@ -114,9 +109,5 @@ func (s *Teller) ListNotices(
 		WHERE l.tenant = $1 AND l.body IS NOT NULL AND l.failing_since IS NOT NULL
 		  AND $2 = '00000000-0000-0000-0000-000000000000'
 		ORDER BY due_at, url LIMIT 100`, tenant, f.Job)
-	if err != nil {
-		return nil, nil, "", fmt.Errorf("listing what waits for recipients: %w", err)
-	}
-	list, nextCursor = pg.Cut(list, f.Page, cursor, func(n Notice) uuid.UUID { return n.ID })
-	return list, waiting, nextCursor, nil
+	return list, waiting, nextCursor, pg.Wrap("listing what waits for recipients", err)
 }

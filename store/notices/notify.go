@@ -84,12 +84,9 @@ func (t *telling) lock(ctx context.Context, jobs []uuid.UUID) error {
 		SELECT now(), job_id FROM punctual.notified
 		WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`, jobs).
 		Query(func(rows pgx.Rows) error {
-			var id uuid.UUID
-			_, err := pgx.ForEachRow(rows, []any{&t.now, &id}, func() error {
-				t.jobs = append(t.jobs, &toldJob{key: definitions.Version{Job: id}})
-				return nil
+			return pg.Each2(rows, func(now time.Time, id uuid.UUID) {
+				t.now, t.jobs = now, append(t.jobs, &toldJob{key: definitions.Version{Job: id}})
 			})
-			return err
 		})
 	return t.tx.SendBatch(ctx, &b).Close()
 }

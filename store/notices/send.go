@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"time"
 
@@ -96,10 +95,10 @@ func lockLine(ctx context.Context, tx *pg.Tx) (*line, error) {
 		  AND NOT punctual.is_copy(d.database_name, d.system_identifier)
 		ORDER BY l.due_at LIMIT 1 FOR NO KEY UPDATE OF l SKIP LOCKED`).Scan(
 		&l.Line, &l.Tenant, &l.To.Format, &l.To.URL, &l.To.Secret, &l.To.Template, &l.sent, &l.causes, &l.now)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil //nolint:nilnil // as the caller expects
+	if some, err := pg.Some(err); !some {
+		return nil, err
 	}
-	return &l, err
+	return &l, nil
 }
 
 // selectDue selects what is to be told now, and selectKeys the other rows of subjects.

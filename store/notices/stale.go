@@ -108,12 +108,9 @@ func readWatched(ctx context.Context, tx *pg.Tx) ([]watched, error) {
 	_, err := (days.Search{Index: days.All}).Back(ctx, tx, func(
 		ctx context.Context, q pg.Querier, w days.Window,
 	) (bool, error) {
-		var id, run uuid.UUID
-		var at time.Time
-		_, err := pgx.ForEachRow(pg.Query(ctx, q, selectSuccesses(w), ids), []any{&id, &run, &at}, func() error {
+		err := pg.Each3(pg.Query(ctx, q, selectSuccesses(w), ids), func(id, run uuid.UUID, at time.Time) {
 			job := &jobs[index[id]]
 			job.watch.LastSuccess, job.succAt, job.succRun = at, new(at), run
-			return nil
 		})
 		ids = slices.DeleteFunc(ids, func(id uuid.UUID) bool { return jobs[index[id]].succAt != nil })
 		return len(ids) == 0, err

@@ -2,13 +2,13 @@ package overview
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -78,10 +78,10 @@ func takeHour(ctx context.Context, tx *pg.Tx) (*hour, time.Time, error) {
 		return row.Scan(&h.begin, &h.countedAt, &h.through, &h.runs, &h.unended, &h.round, &h.shown)
 	})
 	err := tx.SendBatch(ctx, &b).Close()
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, now, nil
+	if some, err := pg.Some(err); !some {
+		return nil, now, err
 	}
-	return &h, now, err
+	return &h, now, nil
 }
 
 // countHour does the next task of an hour.
@@ -133,7 +133,7 @@ func readBatch(ctx context.Context, tx *pg.Tx, t task, most int64) (tallies, cou
 	var c counted
 	rows := pg.Query(ctx, tx, selectBatch, t.after, t.before, most)
 	var tenant, n int32
-	var became string
+	var became domain.Status // or step, or unended
 	var class *int
 	var last uuid.UUID
 	_, err := pgx.ForEachRow(rows, []any{&tenant, &became, &class, &n, &last}, func() error {

@@ -127,14 +127,9 @@ func (b *Board) withoutSuccess(ctx context.Context, candidates []candidate) ([]c
 		batch.Queue(pg.ByIndex)
 		jobs, since := slices.Collect(maps.Keys(left)), slices.Collect(maps.Values(left))
 		w.Queue(&batch, selectSince(w), jobs, since).Query(func(rows pgx.Rows) error {
-			var job uuid.UUID
-			var n int
-			var well bool
-			_, err := pgx.ForEachRow(rows, []any{&job, &n, &well}, func() error {
+			return pg.Each3(rows, func(job uuid.UUID, n int, well bool) {
 				read[job], succeeded[job] = read[job]+n, well
-				return nil
 			})
-			return err
 		})
 		err := q.SendBatch(ctx, &batch).Close()
 		maps.DeleteFunc(left, func(job, failure uuid.UUID) bool {

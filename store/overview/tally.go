@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -19,19 +20,8 @@ type tally struct {
 }
 
 // add counts n runs. class is how late they were sent; nil: they have no lateness.
-func (t *tally) add(became string, class *int, n int32) {
-	switch became {
-	case "succeeded":
-		t.Succeeded += int64(n)
-	case "dead":
-		t.Dead += int64(n)
-	case "cancelled":
-		t.Cancelled += int64(n)
-	case "skipped":
-		t.Skipped += int64(n)
-	case "unended":
-		t.Unended += int64(n)
-	}
+func (t *tally) add(became domain.Status, class *int, n int32) {
+	t.Add(became, int64(n))
 	if class != nil {
 		t.lateness.add(*class, n)
 	}
@@ -59,12 +49,10 @@ type tallies map[int32]*tally
 
 // of returns the tally of a tenant.
 func (s tallies) of(tenant int32) *tally {
-	t := s[tenant]
-	if t == nil {
-		t = &tally{}
-		s[tenant] = t
+	if s[tenant] == nil {
+		s[tenant] = &tally{}
 	}
-	return t
+	return s[tenant]
 }
 
 // addWritten adds what the round has written so far for these tenants.

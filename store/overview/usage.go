@@ -2,7 +2,6 @@ package overview
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -30,6 +29,11 @@ type Usage struct {
 // UsageCursor marks the cursors of usage: see pg.Page.
 const UsageCursor byte = 'u'
 
+var listOfUsage = pg.Listed[Usage]{
+	What: "usage", Letter: UsageCursor, ID: `u.id`, Of: func(u Usage) uuid.UUID { return u.ID },
+	Scan: pgx.RowToStructByPos[Usage],
+}
+
 // UsageKept is how long usage is kept.
 const UsageKept = 400 * 24 * time.Hour
 
@@ -42,18 +46,9 @@ func (b *Board) Usage(
 	c.Add(`u.tenant = ?`, tenant)
 	c.Add(`u.id >= ?`, domain.FirstRunID(from))
 	c.Add(`u.id < ?`, domain.FirstRunID(to))
-	if err := c.Page(page, UsageCursor, `u.id < ?`); err != nil {
-		return nil, "", err
-	}
-	list, err = pg.All(ctx, b.db.Callers.Reader(tenant), pgx.RowToStructByPos[Usage], fmt.Sprintf(`
+	return listOfUsage.Page(ctx, b.db.Callers.Reader(tenant), page, `
 		SELECT u.id, u.day::text, u.job_id, u.job, u.runs, u.attempts, u.seconds, u.bytes, u.counted_at
-		FROM punctual.daily_usage u %s
-		ORDER BY u.id DESC LIMIT %d`, c.Where(), page.Size()+1), c.Args...)
-	if err != nil {
-		return nil, "", fmt.Errorf("listing usage: %w", err)
-	}
-	list, next = pg.Cut(list, page, UsageCursor, func(u Usage) uuid.UUID { return u.ID })
-	return list, next, nil
+		FROM punctual.daily_usage u`, c)
 }
 
 // usageTimeout bounds the summing of one day.
@@ -106,13 +101,9 @@ func (b *Board) CountUsage(ctx context.Context) (wait time.Duration, left bool, 
 		err := tx.QueryRow(ctx, `
 			SELECT day::timestamp AT TIME ZONE 'UTC' FROM punctual.counted_days
 			WHERE next_at <= now() ORDER BY day DESC LIMIT 1`).Scan(&day)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
+		if left, err = pg.Some(err); !left {
 			return err
 		}
-		left = true
 		return countUsage(ctx, tx, day.UTC(), now)
 	})
 	if err != nil || !left {

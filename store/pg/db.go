@@ -178,3 +178,15 @@ func (w Writes) InTx(ctx context.Context, work func(tx *Tx) error) error {
 	}
 	return w.Pool.InTx(ctx, w.Tenant, work)
 }
+
+// For returns Writes with a transaction for each.
+func (p *Pool) For(tenant int32) Writes { return Writes{Pool: p, Tenant: tenant} }
+
+// Do runs work in a transaction, and returns what it returns.
+func Do[T any](ctx context.Context, w Writes, work func(tx *Tx) (T, error)) (value T, err error) {
+	err = w.InTx(ctx, func(tx *Tx) (err error) {
+		value, err = work(tx)
+		return err
+	})
+	return value, err
+}

@@ -1,10 +1,12 @@
 package pg
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 )
 
 // CursorError is a cursor that no list of this kind returned.
@@ -78,6 +80,30 @@ func Cut[T any](items []T, p Page, list byte, id func(T) uuid.UUID) ([]T, string
 	}
 	items = items[:p.Size()]
 	return items, Cursor(list, id(items[len(items)-1]))
+}
+
+// Listed is what a list consists of: items that are sorted by their ids, the newest first.
+type Listed[T any] struct {
+	What   string // for errors
+	Letter byte   // of the list, in its cursors
+	ID     string // the SQL of an item's id
+	Of     func(T) uuid.UUID
+	Scan   pgx.RowToFunc[T]
+}
+
+// Page returns a page of the list, and the cursor of the next page, which is empty on the last one. The statement is
+// one without its conditions.
+func (l Listed[T]) Page(ctx context.Context, q Querier, p Page, statement string, c Conditions) ([]T, string, error) {
+	if err := c.Page(p, l.Letter, l.ID+` < ?`); err != nil {
+		return nil, "", err
+	}
+	statement += c.Where() + fmt.Sprintf(` ORDER BY %s DESC LIMIT %d`, l.ID, p.Size()+1)
+	items, err := All(ctx, q, l.Scan, statement, c.Args...)
+	if err != nil {
+		return nil, "", fmt.Errorf("listing %s: %w", l.What, err)
+	}
+	items, next := Cut(items, p, l.Letter, l.Of)
+	return items, next, nil
 }
 
 // Cursor returns the cursor of the page that follows an item of a list.

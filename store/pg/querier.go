@@ -2,6 +2,7 @@ package pg
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -65,6 +66,14 @@ func One[T any](ctx context.Context, q Querier, scan pgx.RowToFunc[T], sql strin
 	return pgx.CollectExactlyOneRow(Query(ctx, q, sql, args...), scan)
 }
 
+// Some reports whether there was the one row that was read. err is the error of reading it.
+func Some(err error) (bool, error) {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // Map returns the rows of a query as a map: from their first column to their second.
 func Map[K comparable, V any](ctx context.Context, q Querier, sql string, args ...any) (map[K]V, error) {
 	all := map[K]V{}
@@ -84,6 +93,38 @@ func Clock(ctx context.Context, q Querier) (now time.Time, err error) {
 	return now, Wrap("reading the database's clock", err)
 }
 
+// Each2 calls f with each row of two columns.
+func Each2[A, B any](rows pgx.Rows, f func(A, B)) error {
+	var a A
+	var b B
+	return each(rows, func() { f(a, b) }, &a, &b)
+}
+
+// Each3 calls f with each row of three columns.
+func Each3[A, B, C any](rows pgx.Rows, f func(A, B, C)) error {
+	var a A
+	var b B
+	var c C
+	return each(rows, func() { f(a, b, c) }, &a, &b, &c)
+}
+
+// Each4 calls f with each row of four columns.
+func Each4[A, B, C, D any](rows pgx.Rows, f func(A, B, C, D)) error {
+	var a A
+	var b B
+	var c C
+	var d D
+	return each(rows, func() { f(a, b, c, d) }, &a, &b, &c, &d)
+}
+
+func each(rows pgx.Rows, f func(), columns ...any) error {
+	_, err := pgx.ForEachRow(rows, columns, func() error {
+		f()
+		return nil
+	})
+	return err
+}
+
 // Into returns what reads the rows of a batch's query into a list.
 func Into[T any](list *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
 	return func(rows pgx.Rows) (err error) {
@@ -95,13 +136,7 @@ func Into[T any](list *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
 // IntoMap returns what reads the rows of a batch's query into a map: from their first column to their second.
 func IntoMap[K comparable, V any](all map[K]V) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
-		var key K
-		var value V
-		_, err := pgx.ForEachRow(rows, []any{&key, &value}, func() error {
-			all[key] = value
-			return nil
-		})
-		return err
+		return Each2(rows, func(key K, value V) { all[key] = value })
 	}
 }
 

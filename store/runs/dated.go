@@ -2,12 +2,9 @@ package runs
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
@@ -58,11 +55,8 @@ func cancelDated(ctx context.Context, tx *pg.Tx, tenant int32, r Run) (_ Run, ok
 	err = tx.QueryRow(ctx, `
 		DELETE FROM punctual.dated d WHERE d.tenant = $1 AND d.job_id = $2 AND d.key = $3 AND d.run_id = $4
 		RETURNING clock_timestamp()`, tenant, r.JobID, *r.Key, r.ID).Scan(&now)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return r, false, nil
-	}
-	if err != nil {
-		return r, false, fmt.Errorf("cancelling dated run %s: %w", r.ID, err)
+	if ok, err = pg.Some(err); !ok {
+		return r, false, pg.Wrap("cancelling dated run "+r.ID.String(), err)
 	}
 	r.Status, r.Reason, r.FinishedAt, r.WaitingFor = domain.StatusCancelled, new(domain.ReasonCancelled), &now, nil
 	return r, true, audit.Write(ctx, tx, tenant, audit.Change{

@@ -136,11 +136,8 @@ func fillMaxAttempts(ctx context.Context, q pg.Querier, runs []Run) error {
 		FROM unnest($1::uuid[], $2::integer[], $3::text[]) w(job_id, version, step)
 		JOIN punctual.job_versions v ON v.job_id = w.job_id AND v.version = w.version`,
 		jobs, numbers, steps)
-	var v definitions.Version
-	var n int
-	_, err := pgx.ForEachRow(rows, []any{&v.Job, &v.Version, &v.Step, &n}, func() error {
-		most[v] = n
-		return nil
+	err := pg.Each4(rows, func(job uuid.UUID, version int32, step string, n int) {
+		most[definitions.Version{Job: job, Version: version, Step: step}] = n
 	})
 	if err != nil {
 		return fmt.Errorf("reading the versions of runs: %w", err)

@@ -22,6 +22,22 @@ type Outcomes struct {
 	SuccessRate *float64 `json:"success_rate" doc:"Share of successes among the runs that succeeded or died. Null: there are none." example:"0.9992"`
 }
 
+// Add counts runs with a status.
+func (o *Outcomes) Add(status domain.Status, n int64) {
+	switch status {
+	case domain.StatusSucceeded:
+		o.Succeeded += n
+	case domain.StatusDead:
+		o.Dead += n
+	case domain.StatusCancelled:
+		o.Cancelled += n
+	case domain.StatusSkipped:
+		o.Skipped += n
+	default:
+		o.Unended += n
+	}
+}
+
 // Rate fills in the rate of success.
 func (o *Outcomes) Rate() {
 	if ended := o.Succeeded + o.Dead; ended > 0 {

@@ -56,12 +56,9 @@ func (s *Runs) Ended(ctx context.Context, ids []uuid.UUID) ([]trace.Run, error) 
 		return ended, pg.Wrap("reading runs that have ended", err)
 	}
 	parents, events := map[uuid.UUID]string{}, map[uuid.UUID]bool{}
-	var id uuid.UUID
-	var event bool
-	var parent string
-	if _, err := pgx.ForEachRow(pg.Query(ctx, q, selectTraceParents, all), []any{&id, &event, &parent}, func() error {
+	rows := pg.Query(ctx, q, selectTraceParents, all)
+	if err := pg.Each3(rows, func(id uuid.UUID, event bool, parent string) {
 		parents[id], events[id] = parent, event
-		return nil
 	}); err != nil {
 		return nil, pg.Wrap("reading trace contexts", err)
 	}

@@ -50,7 +50,7 @@ func (s *Secrets) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotati
 		return r, err
 	}
 	for _, e := range encrypted {
-		n, err := s.reencrypt(ctx, pg.Writes{Pool: s.db.Callers, Tenant: pg.Everybody}, e)
+		n, err := s.reencrypt(ctx, s.db.Callers.For(pg.Everybody), e)
 		r.Values += n
 		if err != nil {
 			return r, err
@@ -62,31 +62,29 @@ func (s *Secrets) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotati
 
 // beginRotation makes the new data key. If there is a new master key, it seals the existing data keys with that.
 func (s *Secrets) beginRotation(ctx context.Context, to *vault.Master) (id int64, err error) {
-	err = s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	return pg.Do(ctx, s.db.Callers.For(pg.Everybody), func(tx *pg.Tx) (id int64, err error) {
 		if err := lockKeyMaking(ctx, tx); err != nil {
-			return err
+			return 0, err
 		}
 		if _, err := s.openAll(ctx, tx); err != nil { // also the keys made since they were opened before
-			return err
+			return 0, err
 		}
 		sealer := s.master
 		if to != nil {
 			sealer = to
 			if err := s.resealAll(ctx, tx, to); err != nil {
-				return err
+				return 0, err
 			}
 		}
 		key, err := makeDataKey(ctx, tx, sealer)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		id = key.ID
 		s.keyring.add(key)
-		return audit.Write(ctx, tx, pg.Everybody, audit.Change{
-			Action: audit.SecretRotate, After: rotationShot{DataKey: id, MasterKey: to != nil},
+		return key.ID, audit.Write(ctx, tx, pg.Everybody, audit.Change{
+			Action: audit.SecretRotate, After: rotationShot{DataKey: key.ID, MasterKey: to != nil},
 		})
 	})
-	return id, err
 }
 
 func (s *Secrets) resealAll(ctx context.Context, tx pgx.Tx, to *vault.Master) error {

@@ -2,7 +2,6 @@ package secrets
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -25,9 +24,6 @@ type Secret struct {
 	UpdatedAt   time.Time `json:"updated_at" doc:"When it was last changed."`
 }
 
-// cursor marks cursors of the list of secrets.
-const cursor byte = 's'
-
 // tries is how often a write looks again for what another transaction has just made or removed.
 const tries = 5
 
@@ -35,6 +31,10 @@ const tries = 5
 const namedColumns = `id, name, description, version, created_at, updated_at`
 
 var scanSecret = pgx.RowToStructByPos[Secret]
+
+var listed = pg.Listed[Secret]{
+	What: "secrets", Letter: 's', ID: `id`, Of: func(r Secret) uuid.UUID { return r.ID }, Scan: scanSecret,
+}
 
 func secretPlace(tenant int32, id uuid.UUID, name string) vault.Place {
 	return vault.Place{Tenant: tenant, Kind: "secret", Name: id.String() + "/" + name}
@@ -74,11 +74,8 @@ func (s *Secrets) rewriteSecret(
 		SELECT `+namedColumns+`, data_key, ciphertext FROM punctual.secrets
 		WHERE tenant = $1 AND name = $2 FOR NO KEY UPDATE`, tenant, name).
 		Scan(&r.ID, &r.Name, &r.Description, &r.Version, &r.CreatedAt, &r.UpdatedAt, &old, &ciphertext)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return r, false, nil
-	}
-	if err != nil {
-		return r, false, fmt.Errorf("reading secret %q: %w", name, err)
+	if known, err = pg.Some(err); !known {
+		return r, false, pg.Wrap(fmt.Sprintf("reading secret %q", name), err)
 	}
 	at := secretPlace(tenant, r.ID, name)
 	// A value that does not decrypt is replaced like any other: writing it again is how to repair it.
@@ -122,11 +119,8 @@ func insertSecret(
 	r, err = pg.One(ctx, tx, scanSecret, `
 		INSERT INTO punctual.secrets (id, tenant, name, description, data_key, ciphertext) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (tenant, name) DO NOTHING RETURNING `+namedColumns, id, tenant, name, description, key.ID, sealed)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return r, false, nil
-	}
-	if err != nil {
-		return r, false, fmt.Errorf("writing secret %q: %w", name, err)
+	if created, err = pg.Some(err); !created {
+		return r, false, pg.Wrap(fmt.Sprintf("writing secret %q", name), err)
 	}
 	if err := audit.Write(ctx, tx, tenant, secretPut(nil, r)); err != nil {
 		return r, true, err
@@ -146,18 +140,8 @@ func (s *Secrets) ListSecrets(
 	ctx context.Context, tenant int32, p pg.Page,
 ) (list []Secret, nextCursor string, err error) {
 	var c pg.Conditions
-	if err := c.Page(p, cursor, `id < ?`); err != nil {
-		return nil, "", err
-	}
 	c.Add(`tenant = ?`, tenant)
-	list, err = pg.All(ctx, s.db.Callers.Reader(tenant), scanSecret, `
-		SELECT `+namedColumns+` FROM punctual.secrets`+c.Where()+
-		fmt.Sprintf(` ORDER BY id DESC LIMIT %d`, p.Size()+1), c.Args...)
-	if err != nil {
-		return nil, "", fmt.Errorf("listing secrets: %w", err)
-	}
-	list, nextCursor = pg.Cut(list, p, cursor, func(r Secret) uuid.UUID { return r.ID })
-	return list, nextCursor, nil
+	return listed.Page(ctx, s.db.Callers.Reader(tenant), p, `SELECT `+namedColumns+` FROM punctual.secrets`, c)
 }
 
 // DeleteSecret deletes a secret. The error is *names.InUseError while active or paused jobs refer to the secret, and

@@ -92,8 +92,7 @@ func (s *Tenants) WarnOfKeys(ctx context.Context) error {
 	if before := s.warned.Load(); before != nil && time.Since(*before) < warnEvery {
 		return nil
 	}
-	keys, err := pg.All(ctx, s.db.Chores, scanKey, `
-		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
+	keys, err := pg.All(ctx, s.db.Chores, scanKey, selectKeys+`
 		WHERE `+soon+` AND k.expires_at < now() + interval '30 days' ORDER BY k.expires_at LIMIT $1`, mostWarned)
 	if err != nil {
 		return fmt.Errorf("looking for keys that expire soon: %w", err)

@@ -31,9 +31,6 @@ const (
 	secretBytes = 32 // 256 random bits
 )
 
-// keyCursor marks cursors of the list of keys.
-const keyCursor byte = 'k'
-
 // Key is an API key without its secret.
 type Key struct {
 	ID         uuid.UUID  `json:"id" format:"uuid" doc:"Never reused." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
@@ -66,6 +63,12 @@ const keyColumns = `k.id, t.name, k.name, '` + keyStart + `' || k.prefix, k.role
 	k.created_by, k.created_at, k.expires_at, k.last_used_at, k.revoked_at, ` + soon + ` IS TRUE`
 
 var scanKey = pgx.RowToStructByPos[Key]
+
+var listOfKeys = pg.Listed[Key]{
+	What: "keys", Letter: 'k', ID: `k.id`, Of: func(k Key) uuid.UUID { return k.ID }, Scan: scanKey,
+}
+
+const selectKeys = `SELECT ` + keyColumns + ` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant`
 
 // makeKey returns a new key and its prefix, which the key is found by.
 func makeKey() (key, prefix string) {
@@ -125,26 +128,15 @@ func (s *Tenants) CreateKey(ctx context.Context, tenant int32, n NewKey) (key st
 func (s *Tenants) ListKeys(
 	ctx context.Context, tenant int32, expiring bool, p pg.Page,
 ) (keys []Key, nextCursor string, err error) {
-	below, ok, err := p.After(keyCursor)
-	if err != nil {
-		return nil, "", err
-	}
-	keys, err = pg.All(ctx, s.db.Callers.Reader(tenant), scanKey, `
-		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
-		WHERE k.tenant = $1 AND (NOT $2 OR k.id < $3) AND (NOT $5 OR `+soon+`)
-		ORDER BY k.id DESC LIMIT $4`, tenant, ok, below, p.Size()+1, expiring)
-	if err != nil {
-		return nil, "", fmt.Errorf("listing keys: %w", err)
-	}
-	keys, nextCursor = pg.Cut(keys, p, keyCursor, func(k Key) uuid.UUID { return k.ID })
-	return keys, nextCursor, nil
+	var c pg.Conditions
+	c.Add(`k.tenant = ?`, tenant)
+	c.AddIf(expiring, soon)
+	return listOfKeys.Page(ctx, s.db.Callers.Reader(tenant), p, selectKeys, c)
 }
 
 // GetKey returns a key of a tenant by its id.
 func (s *Tenants) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (Key, error) {
-	k, err := pg.One(ctx, s.db.Callers.Reader(tenant), scanKey, `
-		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
-		WHERE k.id = $1 AND k.tenant = $2`, id, tenant)
+	k, err := pg.One(ctx, s.db.Callers.Reader(tenant), scanKey, selectKeys+` WHERE k.id = $1 AND k.tenant = $2`, id, tenant)
 	return k, pg.Found(err, "key %s", id)
 }
 

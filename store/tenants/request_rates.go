@@ -2,11 +2,8 @@ package tenants
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"punctual/store/pg"
 )
@@ -31,11 +28,8 @@ func (s *Tenants) DrawRequests(ctx context.Context, tenant int32, rate, want int
 			spent_until = `+spentUntil+` + least($3::integer, `+leftOfRate+`) * interval '1 second' / $2::float8
 		WHERE `+leftOfRate+` >= 1
 		RETURNING granted, spent_until - now()`, pg.Prepared{}, tenant, float64(rate), want).Scan(&r.Granted, &until)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return Requests{Full: time.Second}, nil
-	case err != nil:
-		return Requests{}, fmt.Errorf("drawing requests of tenant %d: %w", tenant, err)
+	if some, err := pg.Some(err); !some {
+		return Requests{Full: time.Second}, pg.Wrap(fmt.Sprintf("drawing requests of tenant %d", tenant), err)
 	}
 	r.Full = min(until, time.Second)
 	r.Remaining = max(0, int((time.Second-until).Seconds()*float64(rate)))

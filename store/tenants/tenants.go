@@ -135,8 +135,7 @@ func (s *Tenants) FindTenant(ctx context.Context, name string) (Brief, error) {
 // the name.
 func (s *Tenants) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
 	t.fillLists()
-	var made Tenant
-	err := s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
+	return pg.Do(ctx, s.db.Callers.For(pg.Everybody), func(tx *pg.Tx) (made Tenant, err error) {
 		rows := pg.Query(ctx, tx, `
 			INSERT INTO punctual.tenants AS t (name, weight, max_jobs, max_concurrent_runs, max_runs_per_second,
 				max_requests_per_second, min_interval, max_key_age, allowed_targets, notify, max_pending_runs,
@@ -146,21 +145,20 @@ func (s *Tenants) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
 		made, err = oneTenant(rows, t.Name)
 		var dbErr *pgconn.PgError
 		if errors.As(err, &dbErr) && dbErr.ConstraintName == "tenant_name_is_unique" {
-			return fmt.Errorf("tenant %q: %w", t.Name, ErrTenantExists)
+			return made, fmt.Errorf("tenant %q: %w", t.Name, ErrTenantExists)
 		}
 		if err != nil {
-			return err
+			return made, err
 		}
 		created := audit.Change{Action: audit.TenantCreate, Name: made.Name, After: made.Settings()}
 		if err := audit.Write(ctx, tx, made.ID, created); err != nil {
-			return err
+			return made, err
 		}
 		if err := s.secrets.MakeFirstSigningSecret(ctx, tx, made.ID); err != nil {
-			return err
+			return made, err
 		}
-		return record(ctx, tx, Tenant{}, made)
+		return made, record(ctx, tx, Tenant{}, made)
 	})
-	return made, err
 }
 
 // GetTenant returns the tenant with a name.
