@@ -428,8 +428,8 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of con
 	return a, pg.Wrap("letting workflows continue", err)
 }
 
-// decide returns what follows in workflows. Where that does not follow from the steps beside those that end, it reads
-// all.
+// decide returns what follows in workflows. Where that does not follow from the steps beside those that end, or something
+// else has happened, it reads all.
 func (c concerned) decide(
 	ctx context.Context, q pg.Querier, live []*workflow,
 ) (nexts map[uuid.UUID]domain.Advance, err error) {
@@ -442,7 +442,7 @@ func (c concerned) decide(
 			continue
 		}
 		next := part.Advance(w.id, w.runs, false)
-		if nexts[w.id] = next; next.Ended || len(next.Skip) > 0 || w.halted() {
+		if nexts[w.id] = next; next.Ended || len(next.Skip) > 0 || w.halted() || w.marked {
 			rest.jobs[w.id] = w.job
 		}
 	}
