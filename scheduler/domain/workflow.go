@@ -46,7 +46,8 @@ func (d Definition) Advance(workflow uuid.UUID, runs map[string]StepRun, halted 
 	maps.Copy(state, runs)
 	for again := !halted; again; {
 		again = false
-		for _, s := range d.Steps {
+		for i := range d.Steps { // steps are large
+			s := &d.Steps[i]
 			if _, has := state[s.Name]; has {
 				continue
 			}
@@ -57,21 +58,21 @@ func (d Definition) Advance(workflow uuid.UUID, runs map[string]StepRun, halted 
 			again = true
 			r := StepRun{ID: StepRunID(workflow, s.Name), Status: StatusPending}
 			if cause == "" {
-				a.Enter = append(a.Enter, s)
+				a.Enter = append(a.Enter, *s)
 			} else {
 				by := state[cause]
 				r.Status, r.Reason, r.CausedBy, r.Error = StatusSkipped, ReasonUpstreamFailed, by.ID, by.told(cause)
 				if by.Reason == ReasonUpstreamFailed { // the step that kept that one from running keeps this one, too
 					r.CausedBy, r.Error = by.CausedBy, by.Error
 				}
-				a.Skip = append(a.Skip, SkippedStep{Step: s, CausedBy: r.CausedBy, Error: r.Error})
+				a.Skip = append(a.Skip, SkippedStep{Step: *s, CausedBy: r.CausedBy, Error: r.Error})
 			}
 			state[s.Name] = r
 		}
 	}
 	a.Ended = true
-	for _, s := range d.Steps {
-		r, has := state[s.Name]
+	for i := range d.Steps {
+		r, has := state[d.Steps[i].Name]
 		a.Ended = a.Ended && (has && r.Status.Final() || !has && halted)
 	}
 	return a
@@ -81,30 +82,44 @@ func (d Definition) Advance(workflow uuid.UUID, runs map[string]StepRun, halted 
 // all that these depend on. If no step depends on one of them, the workflow may have ended: then it has all such steps,
 // too. What Advance says about the part holds for the whole, unless it says that all have ended, skips a step, on which
 // others may depend, or the workflow is halted.
-func (d *Definition) After(ended []string) (part Definition) {
-	near, on := map[string]bool{}, map[string]bool{}
-	for _, s := range d.Steps {
-		follows := false
-		for _, name := range s.DependsOn {
-			on[name] = true
+//
+// last says that it has all steps on which none depends. A step starts when those before it have ended, so if these
+// have ended, all have.
+func (d *Definition) After(ended []string) (part Definition, last bool) {
+	var near, on uint64 // sets of steps: there are at most MaxSteps, which is less than 64
+	for i := range d.Steps {
+		follows, before := false, uint64(0)
+		for _, name := range d.Steps[i].DependsOn {
+			before |= d.only(name)
 			follows = follows || slices.Contains(ended, name)
 		}
-		for _, name := range s.DependsOn {
-			near[name] = near[name] || follows
-		}
-		near[s.Name] = near[s.Name] || follows
-	}
-	last := slices.ContainsFunc(ended, func(name string) bool { return !on[name] })
-	for _, s := range d.Steps {
-		if near[s.Name] || last && !on[s.Name] {
-			part.Steps = append(part.Steps, s)
+		if on |= before; follows {
+			near |= before | 1<<i
 		}
 	}
-	return part
+	for _, name := range ended {
+		last = last || on&d.only(name) == 0
+	}
+	for i := range d.Steps {
+		if near&(1<<i) != 0 || last && on&(1<<i) == 0 {
+			part.Steps = append(part.Steps, d.Steps[i])
+		}
+	}
+	return part, last
+}
+
+// only returns the set of one step.
+func (d *Definition) only(step string) uint64 {
+	for i := range d.Steps {
+		if d.Steps[i].Name == step {
+			return 1 << i
+		}
+	}
+	return 0
 }
 
 // ready reports whether the steps that s depends on have ended. If one of them keeps s from running, ready names it.
-func (s Step) ready(runs map[string]StepRun) (ready bool, cause string) {
+func (s *Step) ready(runs map[string]StepRun) (ready bool, cause string) {
 	for _, on := range s.DependsOn {
 		r := runs[on]
 		if !r.Status.Final() {

@@ -235,7 +235,7 @@ func (c *readyClaim) lock(ctx context.Context) error {
 func (c *readyClaim) selection() (sql string, arguments []any) {
 	switch held := c.claim.Held; {
 	case c.silent:
-		return selectSilent, []any{silentBatch}
+		return selectSilent, []any{pg.Prepared{}, silentBatch}
 	case len(c.claim.Replacing) > 0:
 		return lockReadyReplacing, []any{c.claim.Replacing, admit.BatchSize}
 	case held != nil:
@@ -459,7 +459,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	}
 	c.limits.queue(&b)
 	if len(c.leave) > 0 {
-		b.Queue(`DELETE FROM punctual.ready WHERE run_id = ANY($1::uuid[])`, c.leave)
+		b.Queue(`DELETE FROM punctual.ready WHERE run_id = ANY((SELECT $1::uuid[])::uuid[])`, pg.Prepared{}, c.leave)
 	}
 	if len(c.start) > 0 {
 		queueFences(dayOfRuns(c.start).queue(&b, startWaiting, c.start, c.claim.Replica, lease.ID), fences)

@@ -122,11 +122,12 @@ ON CONFLICT DO NOTHING`
 	// alone that another transaction has locked: that one ends the run, or the chore comes again.
 	settleWorkflows = `
 WITH free AS (
-    SELECT run_id FROM punctual.ready WHERE run_id = ANY($2::uuid[]) ORDER BY run_id FOR UPDATE SKIP LOCKED),
+    SELECT run_id FROM punctual.ready
+    WHERE run_id = ANY((SELECT $2::uuid[])::uuid[]) ORDER BY run_id FOR UPDATE SKIP LOCKED),
 ended AS (
     UPDATE punctual.ready y SET due_at = now() FROM free f WHERE y.run_id = f.run_id RETURNING y.run_id)
 UPDATE punctual.workflows SET due = false, looked_at = now()
-WHERE run_id = ANY($1::uuid[]) OR run_id IN (SELECT run_id FROM ended)`
+WHERE run_id = ANY((SELECT $1::uuid[])::uuid[]) OR run_id IN (SELECT run_id FROM ended)`
 	forgetWorkflows = `DELETE FROM punctual.workflows WHERE run_id = ANY($1::uuid[])`
 )
 
@@ -136,10 +137,16 @@ func ofWorkflow(o domain.Outcome) bool { return o.Step != "" || o.Job.IsWorkflow
 // concerned are workflows about which a transaction decides.
 type concerned struct {
 	runs  []uuid.UUID
-	begun []uuid.UUID                     // those of them that begin
-	parts map[uuid.UUID]domain.Definition // of those of which nothing but steps ends, what decides about them, by run
-	jobs  map[uuid.UUID]*domain.Job       // by run; nil: they are not known
-	on    Day                             // of their runs, and so of those of their steps
+	begun []uuid.UUID               // those of them that begin
+	parts map[uuid.UUID]part        // of those of which nothing but steps ends, what decides about them, by run
+	jobs  map[uuid.UUID]*domain.Job // by run; nil: they are not known
+	on    Day                       // of their runs, and so of those of their steps
+}
+
+// part is the part of a workflow that decides what follows when steps end.
+type part struct {
+	domain.Definition
+	last bool // it decides, too, whether all have ended
 }
 
 // workflowsOf returns the workflows about which outcomes decide something.
@@ -154,7 +161,7 @@ func workflowsOf(outcomes []domain.Outcome) (c concerned) {
 			continue
 		}
 		if c.jobs == nil {
-			c.jobs, c.parts = map[uuid.UUID]*domain.Job{}, map[uuid.UUID]domain.Definition{}
+			c.jobs, c.parts = map[uuid.UUID]*domain.Job{}, map[uuid.UUID]part{}
 			ended = map[uuid.UUID][]string{}
 		}
 		if c.jobs[run] == nil {
@@ -168,7 +175,8 @@ func workflowsOf(outcomes []domain.Outcome) (c concerned) {
 		}
 	}
 	for run, steps := range ended {
-		c.parts[run] = c.jobs[run].After(steps)
+		decides, last := c.jobs[run].After(steps)
+		c.parts[run] = part{decides, last}
 	}
 	c.on = dayOfRuns(c.runs)
 	return c
@@ -322,9 +330,9 @@ func (c concerned) queueSteps(b *pgx.Batch) *stepRuns {
 		if part, is := c.parts[run]; is {
 			steps = part.Steps
 		}
-		for _, step := range steps {
-			id := domain.StepRunID(run, step.Name)
-			ids, s.places[id] = append(ids, id), stepPlace{run, step.Name}
+		for i := range steps { // they are large
+			id := domain.StepRunID(run, steps[i].Name)
+			ids, s.places[id] = append(ids, id), stepPlace{run, steps[i].Name}
 		}
 	}
 	c.on.queue(b, readSteps, ids).Query(func(rows pgx.Rows) error {
@@ -415,7 +423,7 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of con
 	var out pgx.Batch
 	rows.queue(&out, of.on)
 	if len(settled)+len(ended) > 0 {
-		out.Queue(settleWorkflows, settled, ended)
+		out.Queue(settleWorkflows, pg.Prepared{}, settled, ended)
 	}
 	if len(over) > 0 {
 		out.Queue(forgetWorkflows, over)
@@ -428,8 +436,8 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of con
 	return a, pg.Wrap("letting workflows continue", err)
 }
 
-// decide returns what follows in workflows. Where that does not follow from the steps beside those that end, it reads
-// all.
+// decide returns what follows in workflows. Where that does not follow from the steps beside those that end, or
+// something else has happened, it reads all.
 func (c concerned) decide(
 	ctx context.Context, q pg.Querier, live []*workflow,
 ) (nexts map[uuid.UUID]domain.Advance, err error) {
@@ -442,7 +450,7 @@ func (c concerned) decide(
 			continue
 		}
 		next := part.Advance(w.id, w.runs, false)
-		if nexts[w.id] = next; next.Ended || len(next.Skip) > 0 || w.halted() {
+		if nexts[w.id] = next; next.Ended && !part.last || len(next.Skip) > 0 || w.halted() || w.marked {
 			rest.jobs[w.id] = w.job
 		}
 	}
