@@ -137,7 +137,7 @@ func (s *Jobs) namesOf(ctx context.Context, tenant int32, busiest []forecast.Bus
 			SELECT j.id, j.name, t.name
 			FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant
 			WHERE j.id = ANY ($1) AND (j.tenant = $2 OR $2 = $3::integer)`, ids, tenant, pg.Everybody)
-		err := pg.Each3(rows, func(id uuid.UUID, name, tenant string) { names[id] = JobName{name, tenant} })
+		err := pg.Each3(rows, func(id uuid.UUID, name, tenant string) { names[id] = JobName{Name: name, Tenant: tenant} })
 		return names, pg.Wrap("reading the names of jobs", err)
 	})
 }

@@ -136,7 +136,8 @@ func (s *Tenants) ListKeys(
 
 // GetKey returns a key of a tenant by its id.
 func (s *Tenants) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (Key, error) {
-	k, err := pg.One(ctx, s.db.Callers.Reader(tenant), scanKey, selectKeys+` WHERE k.id = $1 AND k.tenant = $2`, id, tenant)
+	k, err := pg.One(ctx, s.db.Callers.Reader(tenant), scanKey,
+		selectKeys+` WHERE k.id = $1 AND k.tenant = $2`, id, tenant)
 	return k, pg.Found(err, "key %s", id)
 }
 
