@@ -84,7 +84,7 @@ func (d Definition) Advance(workflow uuid.UUID, runs map[string]StepRun, halted 
 // others may depend, or the workflow is halted.
 //
 // last says that it has all steps on which none depends. A step starts when those before it have ended, so if these
-// have ended, all have.
+// have ended, all have: but for a rerun, which takes steps as succeeded.
 func (d *Definition) After(ended []string) (part Definition, last bool) {
 	var near, on uint64 // sets of steps: there are at most MaxSteps, which is less than 64
 	for i := range d.Steps {

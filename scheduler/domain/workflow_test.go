@@ -147,10 +147,10 @@ func wantSameAfter(
 	}
 	got := part.Advance(workflow, known, false)
 	if got.Ended && last && len(got.Skip) == 0 && !want.Ended {
-		t.Errorf("after %s of %d steps: all have ended by the steps beside it, and not by all", ended, len(d.Steps))
+		t.Errorf("after %s of %d steps: all have ended by the steps next to it, and not by all", ended, len(d.Steps))
 	}
 	if !got.Ended && len(got.Skip) == 0 && got.told(workflow, d.Steps) != want.told(workflow, d.Steps) {
-		t.Errorf("after %s of %d steps: %q by the steps beside it, %q by all",
+		t.Errorf("after %s of %d steps: %q by the steps next to it, %q by all",
 			ended, len(d.Steps), got.told(workflow, d.Steps), want.told(workflow, d.Steps))
 	}
 	if (want.Ended || len(want.Skip) > 0) && !got.Ended && len(got.Skip) == 0 {

@@ -76,7 +76,7 @@ FOR NO KEY UPDATE SKIP LOCKED`
 var readWorkflows = `
 SELECT w.run_id, w.due, w.looked_at < now() - ` + idleWorkflow + ` / 2, r.job_id, r.job_version, r.tenant, r.status,
        coalesce(r.reason, CASE WHEN j.id IS NULL OR j.state = 'deleted' THEN 'job_deleted' END, ''),
-       coalesce(d.body, ` + OfEvent(`body`) + `), now()
+       coalesce(d.body, ` + OfEvent(`body`) + `), r.rerun_of IS NOT NULL, now()
 FROM punctual.workflows w
 CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = w.run_id AND r.id = ANY($1::uuid[]) OFFSET 0) r
 LEFT JOIN LATERAL (SELECT * FROM punctual.jobs j WHERE j.id = r.job_id OFFSET 0) j ON true
@@ -208,6 +208,7 @@ type workflow struct {
 	status domain.Status
 	reason domain.Reason   // until it ends: why it is to be cancelled; empty: it is not
 	input  json.RawMessage // the body of its run
+	rerun  bool            // steps may have been taken as succeeded before those that come before them
 	now    time.Time
 	job    *domain.Job
 	runs   map[string]domain.StepRun
@@ -260,7 +261,7 @@ func (s *Claims) readLive(ctx context.Context, q pg.Querier, b *pgx.Batch, of co
 		for rows.Next() {
 			w := &workflow{runs: map[string]domain.StepRun{}}
 			if err := rows.Scan(&w.id, &w.marked, &w.old, &w.key.Job, &w.key.Version, &w.tenant, &w.status, &w.reason,
-				(*[]byte)(&w.input), &w.now); err != nil {
+				(*[]byte)(&w.input), &w.rerun, &w.now); err != nil {
 				return err
 			}
 			w.due = w.marked || of.jobs != nil
@@ -436,7 +437,7 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of con
 	return a, pg.Wrap("letting workflows continue", err)
 }
 
-// decide returns what follows in workflows. Where that does not follow from the steps beside those that end, or
+// decide returns what follows in workflows. Where that does not follow from the steps next to those that end, or
 // something else has happened, it reads all.
 func (c concerned) decide(
 	ctx context.Context, q pg.Querier, live []*workflow,
@@ -450,7 +451,7 @@ func (c concerned) decide(
 			continue
 		}
 		next := part.Advance(w.id, w.runs, false)
-		if nexts[w.id] = next; next.Ended && !part.last || len(next.Skip) > 0 || w.halted() || w.marked {
+		if nexts[w.id] = next; next.Ended && (!part.last || w.rerun) || len(next.Skip) > 0 || w.halted() || w.marked {
 			rest.jobs[w.id] = w.job
 		}
 	}
