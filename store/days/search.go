@@ -92,11 +92,11 @@ func (s Search) Back(ctx context.Context, q pg.Querier, look Look) (left time.Ti
 	if enough, err := look(ctx, q, w); err != nil || enough {
 		return time.Time{}, err
 	}
-	return s.earlier(ctx, q, w, look)
+	return s.Earlier(ctx, q, w, look)
 }
 
-// earlier is Back for the days before a window that was looked at already.
-func (s Search) earlier(ctx context.Context, q pg.Querier, than Window, look Look) (left time.Time, err error) {
+// Earlier is Back for the days before a window that was looked at already.
+func (s Search) Earlier(ctx context.Context, q pg.Querier, than Window, look Look) (left time.Time, err error) {
 	if !s.Since.Before(than.From) {
 		return time.Time{}, nil
 	}
@@ -153,7 +153,7 @@ func (s Search) days(ctx context.Context, q pg.Querier, order string) ([]time.Ti
 	if !s.Until.IsZero() {
 		until = dateOf(s.Until)
 	}
-	found, err := pg.All(ctx, q, pgx.RowTo[time.Time], selectDays+order,
+	found, err := pg.All(ctx, q, pgx.RowTo[time.Time], selectDays+order, pg.Prepared{},
 		string(s.Index), dateOf(s.Since), until)
 	return found, pg.Wrap("looking for days with runs", err)
 }

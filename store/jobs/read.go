@@ -131,11 +131,10 @@ func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, of string, args 
 		return Record{}, err
 	}
 	if len(last) == 0 {
-		older, err := runs.FindNewest(ctx, q, []uuid.UUID{job.ID}, 0)
-		if err != nil {
+		var err error
+		if found, err = runs.FindOlder(ctx, q, job.ID, w); err != nil {
 			return Record{}, err
 		}
-		found = older.Last
 	}
 	return jobs[0], placeLastRuns(ctx, q, jobs, found)
 }

@@ -60,6 +60,13 @@ func FindNewest(ctx context.Context, q pg.Querier, jobs []uuid.UUID, recent int)
 	return n, nil
 }
 
+// FindOlder returns the newest run of a job of which a window has none.
+func FindOlder(ctx context.Context, q pg.Querier, job uuid.UUID, w days.Window) (map[uuid.UUID]Run, error) {
+	n := &Newest{Last: map[uuid.UUID]Run{}, jobs: []uuid.UUID{job}}
+	_, err := days.Search{Index: days.All}.Earlier(ctx, q, w, n.look)
+	return n.Last, pg.Wrap("reading the newest run of a job", err)
+}
+
 // look looks for what is lacking in a window.
 func (n *Newest) look(ctx context.Context, q pg.Querier, w days.Window) (enough bool, err error) {
 	var last []Run
