@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	declaredMetric = regexp.MustCompile(`(?:Name: +|NewDesc\()"(punctual_\w+)"`)
+	declaredMetric = regexp.MustCompile(`(?:Name: +|\w\()"(punctual_\w+)"`)
 	namedMetric    = regexp.MustCompile(`\bpunctual_\w+`)
 	metricRow      = regexp.MustCompile("(?m)^\\| *`(punctual_\\w+)")
 )
