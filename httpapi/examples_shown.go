@@ -42,14 +42,19 @@ var bodyExamples = map[string]json.RawMessage{
 	"preview-schedule": json.RawMessage(`{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},` +
 		`"from":"2026-03-28T00:00:00Z","n":2}`),
 
-	"create-api-key": json.RawMessage(`{"name":"ci","role":"editor","expires_in":"720h"}`),
-	"patch-tenant":   json.RawMessage(`{"weight":2,"max_jobs":null}`),
-	"put-secret":     json.RawMessage(`{"value":"s3cr3t","description":"of the billing team"}`),
+	"create-api-key":       json.RawMessage(`{"name":"ci","role":"editor","expires_in":"720h"}`),
+	"patch-tenant":         json.RawMessage(`{"weight":2,"max_jobs":null}`),
+	"replay-dead-letters":  exampleLetters,
+	"resolve-dead-letters": exampleLetters,
+	"put-secret":           json.RawMessage(`{"value":"s3cr3t","description":"of the billing team"}`),
 	"patch-own-tenant": json.RawMessage(`{"notify":[{"on":["failing","dead","stale","recovered"],"format":"slack",` +
 		`"url":"https://hooks.slack.com/services/T000/B000/XXXX"}]}`),
 	"test-notify": json.RawMessage(`{"entry":{"on":["failing","recovered"],"format":"slack",` +
 		`"url":"https://hooks.slack.com/services/T000/B000/XXXX"}}`),
 }
+
+var exampleLetters = json.RawMessage(`{"filter":{"reason":"http_5xx","from":"2026-12-01T00:00:00Z",` +
+	`"label":{"team":"billing"}},"latest_per_job":true,"max_per_second":10,"note":"the invoice service was down"}`)
 
 // shownAs names the form that examples show of an answer with several forms, by schema.
 var shownAs = map[string]string{"ListedRun": "Run", "Triggered": "Run"}
@@ -57,14 +62,18 @@ var shownAs = map[string]string{"ListedRun": "Run", "Triggered": "Run"}
 // Parts of the examples below.
 const (
 	exampleChange = `{"resource_id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11","job_id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11",
-		"before":{"version":7,"state":"active"},"after":{"version":8,"state":"paused","note":"the warehouse moves"}}`
+		"before":{"version":7,"state":"active"},"after":{"version":8,"state":"paused","note":"the warehouse moves",
+		"paused_until":"2026-12-03T09:00:00Z"}}`
 	exampleNamed   = `{"jobs":["019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"]}`
 	examplePending = `{"id":"019ada4e-9c3b-7d52-a1c8-5be0f7d96a34","trigger":"manual","status":"pending","attempt":0,
 		"due_at":"2026-12-01T15:20:11.803Z","created_at":"2026-12-01T15:20:11.803Z","claimed_at":null,"started_at":null,
 		"finished_at":null,"http_status":null,"replica":null}`
 	exampleStep = `{"id":"019ad964-3b80-8f20-b2c4-0a9d6e5f1b73","job":"nightly-etl","step":"approve","trigger":"step",
-		"workflow_run":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968","http_status":null}`
-	exampleOfJobs = `{"matched":500,"done":200,"max_per_second":null,"note":"the warehouse moves",
+		"workflow_run":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968","http_status":null,"max_attempts":1}`
+	exampleAttempt = `{"number":1,"started_at":"2026-12-01T11:00:00.425Z","finished_at":"2026-12-01T11:00:02.044Z",
+		"replica":"4f0c7d4e-51a2-4c0e-9b0e-6f1f3f7c2a10",`
+	exampleRejected = `rejected by key deploy (019a3c5e-0000-7c3e-9a44-0c6d5f0e8b11) at 2026-12-01T11:00:02Z: wrong day`
+	exampleOfJobs   = `{"matched":500,"done":200,"max_per_second":null,"note":"the warehouse moves",
 		"request":{"labels":{"team":"billing"},"reason":null,"label":null,"latest_per_job":null}}`
 	exampleFrozen = `{"tenant":{"scope":"tenant","since":"2026-12-01T11:00:00.204Z","note":"the warehouse moves",
 		"by":"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)","reason":"asked"}}`
@@ -82,6 +91,7 @@ var typical = map[string]string{
 	"DeadLetterGroup": `{"oldest_slot":"2026-11-30T11:00:00Z","error":"the target answered 503: try again later"}`,
 	"RerunPlan":       `{"refused":[]}`,
 	"EventName":       `{"last_id":"019ada6b-9c80-7b21-8f6e-1d2c3b4a5968","last_at":"2026-12-01T15:20:11.803Z"}`,
+	"Breaker":         `{"next_probe_at":"2026-12-01T11:04:40.118Z","waiting_since":"2026-12-01T11:00:42.007Z"}`,
 	"FanOut":          `{"ended_at":"2026-12-01T11:00:00.038Z"}`,
 	"JobChange":       exampleChange,
 	"AuditEntry":      exampleChange,
@@ -113,23 +123,31 @@ var typical = map[string]string{
 // answersDiffer says how answers differ from the typical example, as merge patches, by operation and status.
 var answersDiffer = map[string][]string{
 	"get-run 200": {`{"attempt":2,"result":{"invoices":412},"trace_id":"759100246881db92279b68d271a307bc",
+		"log_url":"https://logs.example.com/search?q=019ad964-3b80-8b21-8f6e-1d2c3b4a5968",
 		"attempts":[{"number":1,"started_at":"2026-12-01T11:00:00.425Z","finished_at":"2026-12-01T11:00:00.508Z",
+			"replica":"4f0c7d4e-51a2-4c0e-9b0e-6f1f3f7c2a10",
 			"outcome":"failed","reason":"http_5xx","http_status":503,"error":"the target answered 503: try again later",
 			"response":"try again later","headers":{"content-type":"text/plain","retry-after":"1"}},
 			{"number":2,"started_at":"2026-12-01T11:00:01.731Z","finished_at":"2026-12-01T11:00:02.044Z",
-			"outcome":"succeeded","http_status":200}],
+			"replica":"4f0c7d4e-51a2-4c0e-9b0e-6f1f3f7c2a10","outcome":"succeeded","http_status":200}],
 		"request":{"method":"POST","url":"https://billing.internal/invoices","body":{"range":"yesterday"},
-			"headers":{"Authorization":"***","Content-Type":"application/json","Punctual-Attempt":"2",
+			"headers":{"Authorization":"***","Content-Type":"application/json",
+			"Idempotency-Key":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11:1796122800","Punctual-Attempt":"2",
+			"Punctual-Fencing-Token":"90144",
 			"Punctual-Job":"daily-invoice-gen","Punctual-Run":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968",
 			"Punctual-Scheduled-For":"2026-12-01T11:00:00Z","Punctual-Trigger":"schedule",
-			"Webhook-Id":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968","Webhook-Signature":"***"}}}`},
-	"complete-run 200": {`{"result":{"documents":41877}}`},
+			"Webhook-Id":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968","Webhook-Signature":"***","Webhook-Timestamp":"1796122801",
+			"Traceparent":"00-759100246881db92279b68d271a307bc-00f067aa0ba902b7-01"}}}`},
+	"complete-run 200": {`{"result":{"documents":41877},
+		"attempts":[` + exampleAttempt + `"outcome":"succeeded","http_status":200}]}`},
 	"fail-run 200": {`{"status":"retrying","reason":"failed","error":"the ledger is locked","http_status":null,
-		"finished_at":null,"next_attempt_at":"2026-12-01T11:00:32.551Z"}`},
+		"accepted_at":"2026-12-01T11:00:00.512Z","finished_at":null,"next_attempt_at":"2026-12-01T11:00:32.551Z",
+		"attempts":[` + exampleAttempt + `"outcome":"failed","reason":"failed","error":"the ledger is locked"}]}`},
 	"approve-run 200": {exampleStep, `{"result":{"decision":"approved","note":"the numbers are right",
-		"by":"key deploy (019a3c5e-0000-7c3e-9a44-0c6d5f0e8b11)","at":"2026-12-01T11:00:02.044Z"}}`},
-	"reject-run 200": {exampleStep, `{"status":"dead","reason":"rejected",
-		"error":"rejected by key deploy (019a3c5e-0000-7c3e-9a44-0c6d5f0e8b11) at 2026-12-01T11:00:02Z: wrong day"}`},
+		"by":"key deploy (019a3c5e-0000-7c3e-9a44-0c6d5f0e8b11)","at":"2026-12-01T11:00:02.044Z"},
+		"attempts":[` + exampleAttempt + `"outcome":"succeeded"}]}`},
+	"reject-run 200": {exampleStep, `{"status":"dead","reason":"rejected","error":"` + exampleRejected + `",
+		"attempts":[` + exampleAttempt + `"outcome":"failed","reason":"rejected","error":"` + exampleRejected + `"}]}`},
 	"decide-approval 200": {`{"status":"succeeded","until":null,
 		"decision":"approved by the link sent to Slack hooks.slack.com at 2026-12-01T08:20:11Z: looks good"}`},
 	"trigger-job 202": {examplePending},
@@ -147,14 +165,30 @@ var answersDiffer = map[string][]string{
 	"resume-jobs 202":          {exampleOfJobs, `{"kind":"resume"}`},
 	"delete-jobs 202":          {exampleOfJobs, `{"kind":"delete"}`},
 	"backfill-job 202": {exampleOfJobs, `{"kind":"backfill","job_id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11","matched":31,
-		"done":4,"note":"invoices of November with the new template",
-		"request":{"labels":null,"from":"2026-11-01T07:00:00Z","to":"2026-12-01T08:00:00Z"}}`},
+		"done":4,"max_per_second":10,
+		"note":"invoices of November with the new template","waiting_for_run":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968",
+		"request":{"labels":null,"job_id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11","job_version":7,"rerun":false,
+		"concurrency":"one_at_a_time","from":"2026-11-01T07:00:00Z","to":"2026-12-01T08:00:00Z"}}`},
 	"get-operation 200":    {`{"outcomes":{"runs":350,"succeeded":290,"dead":48,"unended":12,"success_rate":0.858}}`},
 	"cancel-operation 200": {`{"state":"cancelled","finished_at":"2026-12-01T15:23:31.02Z"}`},
-	"get-event 200":        {`{"body":{"invoice":17,"country":"DE","paid":true}}`},
+	"get-event 200": {`{"body":{"invoice":17,"country":"DE","paid":true},"runs":[{
+		"id":"019ada6b-9c80-8b21-8f6e-1d2c3b4a5968","job":"book-payment","status":"succeeded",
+		"finished_at":"2026-12-01T11:00:00.311Z"}]}`},
+	"list-queues 200": {`{"held_back":{"limit":"max_concurrent_runs","most":100,"since":"2026-12-01T11:00:00.204Z",
+		"reason":"the tenant is at max_concurrent_runs (100)"}}`},
+	"get-overview 200": {`{"overdue":{"oldest":{"due_at":"2026-12-01T10:59:39.416Z",
+		"job_id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11","job":"daily-invoice-gen"}},
+		"last_24h":{"from":"2026-11-30T11:00:00Z","counted_at":"2026-12-01T10:59:02.117Z"}}`},
 	"explain-job 200": {`{"slot":"2026-12-01T11:00:00Z","previous_slot":"2026-11-30T11:00:00Z",
-		"next_slot":"2026-12-02T11:00:00Z","outcome":"skipped","explanation":"The slot was skipped because it passed while ` +
-		`the job was paused from 2026-11-28T18:00:00.5Z to 2026-12-01T12:00:00.2Z (the warehouse moves).",
+		"next_slot":"2026-12-02T11:00:00Z","outcome":"skipped","run":{"id":"019ad8f2-4dc8-7e19-b0a6-3f7d215c9e80",
+		"job_id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11","job":"daily-invoice-gen","tenant":"default","queue":"default",
+		"trigger":"schedule","scheduled_for":"2026-12-01T11:00:00Z","status":"skipped","reason":"paused",
+		"max_attempts":3,"job_version":7,"due_at":"2026-12-01T11:00:00Z","created_at":"2026-12-01T12:00:00.2Z",
+		"finished_at":"2026-12-01T12:00:00.2Z","attempts":[],
+		"skipped":{"first":"2026-11-29T11:00:00Z","last":"2026-12-01T11:00:00Z","count":3}},
+		"explanation":"The slot was skipped because it passed while ` +
+		`the job was paused from 2026-11-28T18:00:00.5Z to 2026-12-01T12:00:00.2Z (the warehouse moves). ` +
+		`It is one of 3 from 2026-11-29T11:00:00Z to 2026-12-01T11:00:00Z.",
 		"pause":{"since":"2026-11-28T18:00:00.5Z","ended":"2026-12-01T12:00:00.2Z","note":"the warehouse moves"}}`},
 	"preview-schedule 200": {`{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},"words":"daily 02:30",
 		"warnings":[],"slots":[{"scheduled_for":"2026-03-28T01:30:00Z","local":"2026-03-28T02:30:00+01:00"},
