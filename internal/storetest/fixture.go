@@ -18,21 +18,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/internal/pgtest"
-	"punctual/internal/privatepg"
-	"punctual/scheduler"
-	"punctual/scheduler/credential"
 	"punctual/scheduler/domain"
 	"punctual/store"
-	"punctual/store/audit"
 	"punctual/store/jobs"
-	"punctual/store/overview"
-	"punctual/store/pg"
 	"punctual/store/runs"
-	"punctual/store/secrets"
 	"punctual/store/tenants"
 )
 
@@ -241,50 +232,6 @@ func (c Fixture) WantHistory(job uuid.UUID, want ...string) {
 	}
 }
 
-// Value returns what a query yields.
-func Value[T any](c Fixture, sql string, args ...any) (v T) {
-	c.T.Helper()
-	if err := c.DB.Callers.QueryRow(c.T.Context(), sql, args...).Scan(&v); err != nil {
-		c.T.Fatalf("%s: %v", sql, err)
-	}
-	return v
-}
-
-// Column returns what a query yields, row by row.
-func Column[T any](c Fixture, sql string, args ...any) []T {
-	c.T.Helper()
-	values, err := pg.All(c.T.Context(), c.DB.Callers, pgx.RowTo[T], sql, args...)
-	if err != nil {
-		c.T.Fatalf("%s: %v", sql, err)
-	}
-	return values
-}
-
-// Count returns the number that a query yields.
-func (c Fixture) Count(sql string, args ...any) int {
-	c.T.Helper()
-	return Value[int](c, sql, args...)
-}
-
-// WantCount fails the test unless a query counts so many.
-func (c Fixture) WantCount(want int, what, sql string, args ...any) {
-	c.T.Helper()
-	if n := c.Count(sql, args...); n != want {
-		c.T.Errorf("%s: counted %d, want %d", what, n, want)
-	}
-}
-
-// Text returns the text that a query yields, and "-" for no row or null.
-func (c Fixture) Text(sql string, args ...any) string {
-	c.T.Helper()
-	for _, text := range Column[*string](c, sql, args...) {
-		if text != nil {
-			return *text
-		}
-	}
-	return "-"
-}
-
 // Clock is the time by the database's clock.
 func (c Fixture) Clock() time.Time {
 	c.T.Helper()
@@ -342,30 +289,6 @@ func (c Fixture) Waiting(n int) {
 		`SELECT count(*) >= $1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`, n)
 }
 
-// Patience is how long a test waits for something that takes no time on an idle machine.
-const Patience = 2 * time.Minute
-
-// Until repeats a query until its answer is true.
-func (c Fixture) Until(what, sql string, args ...any) {
-	c.T.Helper()
-	Until(c.T, c.DB.Callers, what, sql, args...)
-}
-
-// Until repeats a query until its answer is true.
-func Until(t testing.TB, db interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}, what, sql string, args ...any,
-) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
-	defer cancel()
-	for yes := false; !yes; {
-		if err := db.QueryRow(ctx, sql, args...).Scan(&yes); err != nil {
-			t.Fatalf("waiting for %s: %v", what, err)
-		}
-	}
-}
-
 // Must ends the test if there is an error.
 func Must(t testing.TB, err error) {
 	t.Helper()
@@ -394,107 +317,4 @@ func SameInstant(a, b *time.Time) bool {
 		return a == b
 	}
 	return a.Truncate(time.Microsecond).Equal(b.Truncate(time.Microsecond))
-}
-
-// Asked returns the chores that were asked for since the last call.
-func (c Fixture) Asked() (chores []string) {
-	names := []string{scheduler.ChoreHolds, scheduler.ChoreNotices}
-	for _, chore := range c.Chores() {
-		names = append(names, chore.Name)
-	}
-	for _, name := range names {
-		select {
-		case <-c.Claims.Asked(name):
-			chores = append(chores, name)
-		default:
-		}
-	}
-	return chores
-}
-
-// Entries returns the audit log since the last call, oldest first.
-func (c Fixture) Entries(since *uuid.UUID) []audit.Entry {
-	c.T.Helper()
-	all, _, err := c.Audit.List(c.T.Context(), c.Tenant, audit.Filter{Page: pg.Page{Limit: 500}})
-	Must(c.T, err)
-	var fresh []audit.Entry
-	for _, r := range all {
-		if r.ID == *since {
-			break
-		}
-		fresh = append([]audit.Entry{r}, fresh...)
-	}
-	if len(all) > 0 {
-		*since = all[0].ID
-	}
-	return fresh
-}
-
-// OrEmpty returns the text that p points to; empty for nil.
-func OrEmpty[T ~string](p *T) T {
-	if p == nil {
-		return ""
-	}
-	return *p
-}
-
-// Wants reports whether a heartbeat asks for a chore.
-func (c Fixture) Wants(chore string) bool {
-	c.T.Helper()
-	pulse, err := c.Claims.Renew(c.T.Context(), uuid.New(), scheduler.Condition{})
-	Must(c.T, err)
-	return slices.Contains(pulse.Chores, chore)
-}
-
-// Figures reads the tenant's overview.
-func (c Fixture) Figures() overview.Figures {
-	c.T.Helper()
-	f, err := c.Overview.Overview(c.T.Context(), c.Tenant)
-	Must(c.T, err)
-	return f
-}
-
-// Limit sets a limit of the tenant, by its column.
-func (c Fixture) Limit(column string, most any) {
-	c.T.Helper()
-	c.Exec(`UPDATE punctual.tenants SET `+column+` = $1 WHERE id = $2`, most, c.Tenant)
-}
-
-// Intruder makes another tenant in the same database.
-func (c Fixture) Intruder() Fixture {
-	c.T.Helper()
-	c.Tenant = Value[int32](c, `INSERT INTO punctual.tenants (name) VALUES ('intruder') RETURNING id`)
-	return c
-}
-
-// Superuser connects to the database of the store as one.
-func (c Fixture) Superuser(server *privatepg.Server) *pgx.Conn {
-	c.T.Helper()
-	super, err := pgx.Connect(c.T.Context(), server.DSN(c.DB.Callers.Config().ConnConfig.Database))
-	Must(c.T, err)
-	c.T.Cleanup(func() { c.Must(super.Close(context.WithoutCancel(c.T.Context()))) })
-	return super
-}
-
-// Denied reports whether Postgres has refused a privilege.
-func Denied(err error) bool { return IsCode(err, "42501") }
-
-// IsCode reports whether an error is of Postgres and has the given SQLSTATE.
-func IsCode(err error, code string) bool {
-	var dbErr *pgconn.PgError
-	return errors.As(err, &dbErr) && dbErr.Code == code
-}
-
-// Secret sets a secret.
-func (c Fixture) Secret(name, value string) secrets.Secret {
-	c.T.Helper()
-	r, _, err := c.Secrets.PutSecret(c.T.Context(), c.Tenant, name, value, "")
-	Must(c.T, err)
-	return r
-}
-
-// IsAuth reports whether a credential could not be had.
-func IsAuth(err error) bool {
-	var auth *credential.AuthError
-	return errors.As(err, &auth)
 }

@@ -301,9 +301,9 @@ func (c *dueClaim) decide() {
 		c.cancel, c.expired = append(c.cancel, plan.Cancel...), append(c.expired, plan.Expired...)
 		for _, p := range plan.Runs {
 			if p.Waits {
-				c.waiting = append(c.waiting, plannedRun{PlannedRun: p, job: job, lane: r.lane})
-				if p.AtGate {
-					c.behind, c.wait = append(c.behind, job.ID), append(c.wait, domain.SlotRunID(job.ID, p.ScheduledFor))
+				waits := newPlannedRun(job, r.lane, 0, p)
+				if c.waiting = append(c.waiting, waits); p.AtGate {
+					c.behind, c.wait = append(c.behind, job.ID), append(c.wait, waits.id)
 				}
 				continue
 			}
@@ -320,8 +320,8 @@ func (c *dueClaim) decide() {
 // lock of the schedule alone may be lower than that of a run which took the gate since.
 func (c *dueClaim) start(job *domain.Job, r dueRow, p domain.PlannedRun, only bool) {
 	gated := job.ConcurrencyPolicy != domain.PolicyAllow
-	planned := plannedRun{p, job, r.lane, r.fence}
-	run := planned.id()
+	planned := newPlannedRun(job, r.lane, r.fence, p)
+	run := planned.id
 	if only && !gated && !c.careful {
 		c.free = append(c.free, planned)
 		c.fences[run] = r.fence

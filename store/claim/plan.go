@@ -15,16 +15,21 @@ import (
 // plannedRun is a run of a slot, to be inserted.
 type plannedRun struct {
 	domain.PlannedRun
+	id    uuid.UUID
 	job   *domain.Job
 	lane  int16
 	fence int64 // if it is given with the run
 }
 
-func (r plannedRun) id() uuid.UUID { return domain.SlotRunID(r.job.ID, r.ScheduledFor) }
+func newPlannedRun(job *domain.Job, lane int16, fence int64, p domain.PlannedRun) plannedRun {
+	return plannedRun{p, domain.SlotRunID(job.ID, p.ScheduledFor), job, lane, fence}
+}
+
+func (r plannedRun) runID() uuid.UUID { return r.id }
 
 // plannedRuns are the columns that the inserts of slots' runs have in common.
 var plannedRuns = pg.Columns[plannedRun]{
-	pg.Col("id", "uuid", plannedRun.id),
+	pg.Col("id", "uuid", plannedRun.runID),
 	pg.Col("job_id", "uuid", func(r plannedRun) uuid.UUID { return r.job.ID }),
 	pg.Col("scheduled_for", "timestamptz", func(r plannedRun) time.Time { return r.ScheduledFor }),
 	pg.Col("due_at", "timestamptz", func(r plannedRun) time.Time { return r.DueAt }),
@@ -35,13 +40,13 @@ var plannedRuns = pg.Columns[plannedRun]{
 	pg.Col("trigger", "text", func(r plannedRun) string { return string(r.Trigger) }),
 }
 
-func idsOf(runs []plannedRun) []uuid.UUID { return pg.Column(runs, plannedRun.id) }
+func idsOf(runs []plannedRun) []uuid.UUID { return pg.Column(runs, plannedRun.runID) }
 
 // lateness returns the events of the runs that are late.
 func lateness(runs []plannedRun) (events []RunEvent) {
 	for _, r := range runs {
 		if r.Late {
-			events = append(events, RunEvent{r.job, domain.EventLate, r.id()})
+			events = append(events, RunEvent{r.job, domain.EventLate, r.id})
 		}
 	}
 	return events
@@ -139,7 +144,7 @@ func (s *Claims) Settle(
 	var runs []plannedRun
 	var skips []Skip
 	for _, p := range plan.Runs {
-		runs = append(runs, plannedRun{PlannedRun: p, job: job, lane: lane})
+		runs = append(runs, newPlannedRun(job, lane, 0, p))
 	}
 	for _, p := range plan.Skips {
 		skips = append(skips, Skip{p, job, lane, domain.NewRunID(now)})
