@@ -331,6 +331,7 @@ func TestOnlyWholeFilesOfThisDeploymentAreImported(t *testing.T) {
 	}{
 		"empty":        {nil, "line 1: the file ends"},
 		"no archive":   {[]byte("{}\n"), "line 1: is not the first line"},
+		"compressed":   {[]byte("\x1f\x8b\x08\x00"), "line 1: is not the first line of an archive"}, // no line ends in it
 		"a newer form": {change(`archive":1`, `archive":2`), "line 1: the archive has form 2"},
 		"foreign": {
 			change(c.Text(`SELECT id FROM punctual.deployment`), uuid.NewString()),

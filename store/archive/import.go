@@ -76,14 +76,19 @@ func (a *Archives) Import(ctx context.Context, from io.Reader, keep time.Duratio
 
 // readHeader reads the first line, and checks that the file is an archive of this deployment.
 func (a *Archives) readHeader(ctx context.Context, r *reader) (h header, day time.Time, err error) {
+	const noArchive = "is not the first line of an archive of Punctual; if the file is compressed, expand it first: " +
+		"zstd -dc FILE | punctual runs import -"
+	if first, err := r.from.Peek(1); err == nil && first[0] != '{' { // a compressed file may have no end of a line
+		r.line++
+		return h, day, r.fault(noArchive)
+	}
 	text, err := r.next()
 	if err != nil {
 		return h, day, err
 	}
 	r.hash.Write(text)
 	if json.Unmarshal(text, &h) != nil || h.Format == 0 {
-		return h, day, r.fault("is not the first line of an archive of Punctual; if the file is compressed, expand " +
-			"it first: zstd -dc FILE | punctual runs import -")
+		return h, day, r.fault(noArchive)
 	}
 	if h.Format != format {
 		return h, day, r.fault("the archive has form %d, and this binary reads form %d", h.Format, format)
