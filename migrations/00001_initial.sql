@@ -236,7 +236,6 @@ CREATE INDEX jobs_deleted ON punctual.jobs (deleted_at, id) WHERE state = 'delet
 COMMENT ON TABLE  punctual.jobs IS
     'Identity and state of each job. Its definition is in job_versions; its next slot is in schedules.';
 COMMENT ON COLUMN punctual.jobs.id IS 'UUIDv7 of the job; never reused.';
-COMMENT ON COLUMN punctual.jobs.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.jobs.version IS
     'Current version: the row of job_versions that holds now. Also the ETag in the API.';
 COMMENT ON COLUMN punctual.jobs.name IS
@@ -276,7 +275,6 @@ CREATE INDEX job_versions_of_event ON punctual.job_versions (tenant, event, job_
 COMMENT ON TABLE  punctual.job_versions IS
     'Every definition a job had, and every pause, resume and end: one row per change. A superseded version '
     'is removed once it is older than the runs that are kept and none of them names it.';
-COMMENT ON COLUMN punctual.job_versions.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.job_versions.version IS 'Counts from 1; a run keeps the version it was claimed with.';
 COMMENT ON COLUMN punctual.job_versions.valid_from IS 'When this version took effect; it holds until the next one.';
 COMMENT ON COLUMN punctual.job_versions.state IS 'State of the job under this version.';
@@ -318,10 +316,8 @@ CREATE INDEX schedules_completed ON punctual.schedules (completed_at) WHERE comp
 COMMENT ON TABLE  punctual.schedules IS
     'When each job fires next: one narrow row per job, the only hot row. A one-shot has none once its slot is claimed. '
     'A transaction that changes a job locks this row first.';
-COMMENT ON COLUMN punctual.schedules.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.schedules.scheduled_for IS 'Next slot (nominal fire time); null when none is left.';
 COMMENT ON COLUMN punctual.schedules.next_run_at IS 'When that slot is due: scheduled_for plus the job''s jitter.';
-COMMENT ON COLUMN punctual.schedules.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.schedules.version IS 'The version that a run claimed now is pinned to.';
 COMMENT ON COLUMN punctual.schedules.lane IS 'Queue id x 4 + priority (0 high, 1 normal, 2 low).';
 COMMENT ON COLUMN punctual.schedules.enabled IS 'False while paused and once no slot is left.';
@@ -379,7 +375,6 @@ CREATE INDEX exclusive_with_earlier_runs ON punctual.exclusive (job_id) WHERE ea
 COMMENT ON TABLE  punctual.exclusive IS
     'The gate of each job whose concurrency_policy is or once was other than allow: a permanent row, locked before a '
     'run of the job is started or ended.';
-COMMENT ON COLUMN punctual.exclusive.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.exclusive.active_run IS
     'Its active run, from the run''s claim to its end. A run that is final or missing counts as none.';
 COMMENT ON COLUMN punctual.exclusive.waiting_run IS
@@ -468,7 +463,6 @@ COMMENT ON TABLE  punctual.runs IS
 COMMENT ON COLUMN punctual.runs.id IS
     'For a slot: UUIDv8 of its milliseconds and a hash of (job, slot), so that a slot can have only one run. '
     'Otherwise UUIDv7 of its creation.';
-COMMENT ON COLUMN punctual.runs.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.runs.replica IS 'Replica that made the latest attempt.';
 COMMENT ON COLUMN punctual.runs.blocked_by IS 'On a skip for overlap: the run that was in the way.';
 COMMENT ON COLUMN punctual.runs.replay_of IS 'On a replay: the dead run it repeats.';
@@ -494,7 +488,6 @@ COMMENT ON COLUMN punctual.runs.next_attempt_at IS
 COMMENT ON COLUMN punctual.runs.skipped_first IS 'On a skip: the first slot it stands for.';
 COMMENT ON COLUMN punctual.runs.skipped_last IS 'On a skip: the last slot it stands for.';
 COMMENT ON COLUMN punctual.runs.fence IS 'Fencing token of the latest attempt; only its holder may finish the run.';
-COMMENT ON COLUMN punctual.runs.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.runs.job_version IS 'Version of the definition that all its attempts use.';
 COMMENT ON COLUMN punctual.runs.skipped_count IS 'On a skip: how many slots it stands for; null above 1,000.';
 COMMENT ON COLUMN punctual.runs.lane IS 'Queue id x 4 + priority (0 high, 1 normal, 2 low).';
@@ -535,7 +528,6 @@ CREATE TABLE punctual.attempts (
 COMMENT ON TABLE  punctual.attempts IS
     'One row per unsuccessful attempt. A successful attempt is on its run, and the kept part of its response in '
     'run_data. Append-only, partitioned like runs.';
-COMMENT ON COLUMN punctual.attempts.run_id IS 'The run.';
 COMMENT ON COLUMN punctual.attempts.fence IS 'Fencing token of the attempt.';
 COMMENT ON COLUMN punctual.attempts.number IS
     'Counts from 1; an interrupted attempt does not count, so its number is used again.';
@@ -579,7 +571,6 @@ CREATE TABLE punctual.run_data (
 COMMENT ON TABLE  punctual.run_data IS
     'What a single run sends in place of what its job defines, and its progress, result and response. Only runs with '
     'such data have a row. Partitioned like runs.';
-COMMENT ON COLUMN punctual.run_data.run_id IS 'The run.';
 COMMENT ON COLUMN punctual.run_data.webhook_id IS
     'On a replay, and on a rerun with the same keys: the webhook-id of the run that it repeats. Null: the run''s id.';
 COMMENT ON COLUMN punctual.run_data.headers IS 'Headers that replace the job''s for this run; null: the job''s.';
@@ -885,10 +876,7 @@ CREATE TABLE punctual.waiting (
 );
 COMMENT ON TABLE  punctual.waiting IS
     'Runs that a claim may take once they are due: those in ready, and dated ones. Each has one of these two tables.';
-COMMENT ON COLUMN punctual.waiting.run_id IS 'The run.';
-COMMENT ON COLUMN punctual.waiting.job_id IS 'Its job.';
 COMMENT ON COLUMN punctual.waiting.due_at IS 'When it may be claimed.';
-COMMENT ON COLUMN punctual.waiting.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.waiting.lane IS 'Queue id x 4 + priority, as in ready. Negative: no claim takes it.';
 COMMENT ON COLUMN punctual.waiting.held_by IS 'What it waits for, as in ready.';
 COMMENT ON COLUMN punctual.waiting.held_since IS 'Since when it has waited for that, as in ready.';
@@ -916,11 +904,8 @@ CREATE INDEX ready_at_limit ON punctual.ready (tenant, at_limit, left(run_id::te
 CREATE INDEX ready_due_at_limit ON punctual.ready (tenant, at_limit, due_at) WHERE at_limit IS NOT NULL;
 COMMENT ON TABLE  punctual.ready IS
     'Runs that any replica may claim: retries, manual runs, runs given back. A row leaves when it is claimed.';
-COMMENT ON COLUMN punctual.ready.run_id IS 'The run.';
-COMMENT ON COLUMN punctual.ready.job_id IS 'Its job.';
 COMMENT ON COLUMN punctual.ready.due_at IS
     'When it may be claimed. Of a run whose target has answered 202 and still works: its deadline.';
-COMMENT ON COLUMN punctual.ready.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.ready.lane IS
     'Queue id x 4 + priority (0 high, 1 normal, 2 low), or + 3 for backfills and replays of any priority. -1 - queue '
     'id: the deadline of a target that has answered 202 and still works; it needs no worker slot.';
@@ -948,8 +933,6 @@ CREATE INDEX workflows_due ON punctual.workflows (looked_at) WHERE due;
 CREATE INDEX workflows_looked_at ON punctual.workflows (looked_at);
 COMMENT ON TABLE  punctual.workflows IS
     'Runs of jobs with steps that go on: one row each. Whoever decides what follows from the runs of the steps locks it.';
-COMMENT ON COLUMN punctual.workflows.run_id IS 'The run.';
-COMMENT ON COLUMN punctual.workflows.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.workflows.due IS 'Something has happened to it or to its steps that was not looked at yet.';
 COMMENT ON COLUMN punctual.workflows.looked_at IS 'When it was last looked at.';
 
@@ -979,9 +962,7 @@ COMMENT ON TABLE  punctual.dated IS
     'Runs that a caller wants at an instant: reminders, debounced work. The claim of a row deletes it and writes the '
     'run.';
 COMMENT ON COLUMN punctual.dated.run_id IS 'The id that the run will have. It changes with due_at, whose day it names.';
-COMMENT ON COLUMN punctual.dated.job_id IS 'Its job.';
 COMMENT ON COLUMN punctual.dated.due_at IS 'When it is due.';
-COMMENT ON COLUMN punctual.dated.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.dated.lane IS
     'Queue id x 4 + priority, as in ready. -32768: set aside, because the job is paused or deleted.';
 COMMENT ON COLUMN punctual.dated.held_by IS 'Always null.';
@@ -1009,8 +990,6 @@ CREATE TABLE punctual.dated_work (
 COMMENT ON TABLE  punctual.dated_work IS
     'Jobs whose dated runs do not fit them any more: the job was resumed, has another queue or priority, or was deleted. '
     'A chore moves or removes the runs, a batch at a time.';
-COMMENT ON COLUMN punctual.dated_work.job_id IS 'The job.';
-COMMENT ON COLUMN punctual.dated_work.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.dated_work.after IS 'The key up to which its dated runs have been looked at.';
 COMMENT ON COLUMN punctual.dated_work.looked_at IS 'When its last batch was done: the jobs take turns.';
 COMMENT ON COLUMN punctual.dated_work.removed IS 'How many were removed because the job was deleted.';
@@ -1167,8 +1146,6 @@ CREATE INDEX reports_by_age ON punctual.reports (reported_at);
 COMMENT ON TABLE  punctual.reports IS
     'How attempts ended of runs whose targets may end them in transactions of their own: what the target reported, or '
     'that the attempt ended otherwise.';
-COMMENT ON COLUMN punctual.reports.run_id IS 'The run.';
-COMMENT ON COLUMN punctual.reports.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.reports.fence IS
     'Fencing token of the latest attempt that has ended. Only a later one may report.';
 COMMENT ON COLUMN punctual.reports.outcome IS
@@ -1358,7 +1335,6 @@ CREATE TABLE punctual.change_feeds (
     CONSTRAINT feed_id_is_unique UNIQUE (id)
 );
 COMMENT ON TABLE  punctual.change_feeds IS 'Tenants whose ended runs are recorded in changes: those with changes_kept.';
-COMMENT ON COLUMN punctual.change_feeds.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.change_feeds.id IS 'Which feed it is: a feed that starts again has another id.';
 COMMENT ON COLUMN punctual.change_feeds.system IS
     'System identifier of the Postgres whose transactions put the feed in order; empty: it does not tell it.';
@@ -1382,7 +1358,6 @@ COMMENT ON TABLE  punctual.changes IS
 COMMENT ON COLUMN punctual.changes.feed IS 'change_feeds.id.';
 COMMENT ON COLUMN punctual.changes.xid IS 'The transaction that ended them. It orders the rows.';
 COMMENT ON COLUMN punctual.changes.id IS 'Orders the rows of a transaction.';
-COMMENT ON COLUMN punctual.changes.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.changes.recorded_at IS 'When it was written, before its transaction committed.';
 COMMENT ON COLUMN punctual.changes.runs IS 'The runs.';
 
@@ -1492,7 +1467,6 @@ COMMENT ON TABLE  punctual.events IS
 COMMENT ON COLUMN punctual.events.id IS
     'UUIDv7 of the event. Its runs have ids that begin with the same milliseconds, and go on with a hash of event and '
     'job: so each subscriber has one run.';
-COMMENT ON COLUMN punctual.events.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.events.name IS 'Name of the event. Jobs subscribe to it.';
 COMMENT ON COLUMN punctual.events.emitted_at IS 'When it was emitted. Subscribers are the jobs whose version was valid then.';
 COMMENT ON COLUMN punctual.events.emitted_by IS 'Who emitted it, in words.';
@@ -2124,8 +2098,6 @@ COMMENT ON TABLE  punctual.dead_letters IS
     'Runs that ended dead, with what a replay needs, until they are resolved. Resolved ones are kept as long as '
     'failures. A dead letter outlives its run''s partition.';
 COMMENT ON COLUMN punctual.dead_letters.run_id IS 'The dead run.';
-COMMENT ON COLUMN punctual.dead_letters.job_id IS 'Its job.';
-COMMENT ON COLUMN punctual.dead_letters.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.dead_letters.job_name IS 'Name of the job when the run died.';
 COMMENT ON COLUMN punctual.dead_letters.job_version IS 'Version the run used.';
 COMMENT ON COLUMN punctual.dead_letters.scheduled_for IS 'Its slot.';
@@ -2194,7 +2166,6 @@ COMMENT ON TABLE  punctual.operations IS
     'Work on many dead letters, past slots or jobs. Any replica does the next batch of a running operation, and '
     'records the progress in the same transaction. An ended operation is kept as long as failures.';
 COMMENT ON COLUMN punctual.operations.id IS 'UUIDv7 of its creation.';
-COMMENT ON COLUMN punctual.operations.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.operations.kind IS
     'replay or resolve: dead letters. backfill: past slots of a job. pause, resume or delete: jobs.';
 COMMENT ON COLUMN punctual.operations.state IS 'running, done, cancelled or failed (it could not continue).';
@@ -2262,7 +2233,6 @@ CREATE TABLE punctual.idempotency_keys (
 CREATE INDEX idempotency_keys_by_age ON punctual.idempotency_keys (created_at);
 COMMENT ON TABLE  punctual.idempotency_keys IS
     'First answers to requests that carried an Idempotency-Key, kept for 24 hours.';
-COMMENT ON COLUMN punctual.idempotency_keys.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.idempotency_keys.key IS 'The key the client sent.';
 COMMENT ON COLUMN punctual.idempotency_keys.request_hash IS
     'SHA-256 of method, path and body: the same key with another request is an error.';
@@ -2317,7 +2287,6 @@ CREATE TABLE punctual.hourly_runs (
 COMMENT ON TABLE  punctual.hourly_runs IS
     'What became of the runs of each tenant in each hour. Kept for 8 days.';
 COMMENT ON COLUMN punctual.hourly_runs.hour IS 'Beginning of the hour.';
-COMMENT ON COLUMN punctual.hourly_runs.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.hourly_runs.round IS 'The round that counted it; counted_hours.shown is the one that holds.';
 COMMENT ON COLUMN punctual.hourly_runs.succeeded IS 'Runs that succeeded.';
 COMMENT ON COLUMN punctual.hourly_runs.dead IS 'Runs that died.';
@@ -2357,7 +2326,6 @@ COMMENT ON TABLE  punctual.daily_usage IS
     'its runs: the slot, or when a run of no slot was made.';
 COMMENT ON COLUMN punctual.daily_usage.id IS 'Begins with the milliseconds of the day, as ids of runs do.';
 COMMENT ON COLUMN punctual.daily_usage.day IS 'The day (UTC).';
-COMMENT ON COLUMN punctual.daily_usage.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.daily_usage.job_id IS 'The job, which may be deleted; null: all others of the day.';
 COMMENT ON COLUMN punctual.daily_usage.job IS 'The name of the job when the day was summed; null: all others.';
 COMMENT ON COLUMN punctual.daily_usage.runs IS 'Runs, without those of steps and without recorded skips.';
@@ -2399,8 +2367,6 @@ CREATE INDEX notices_due ON punctual.notices (tell_at);
 COMMENT ON TABLE  punctual.notices IS
     'Events that are in no notice yet. A row goes when the notices to the job''s recipients take it up.';
 COMMENT ON COLUMN punctual.notices.id IS 'Order of writing.';
-COMMENT ON COLUMN punctual.notices.job_id IS 'The job.';
-COMMENT ON COLUMN punctual.notices.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.notices.job_version IS 'Version of the job when it happened.';
 COMMENT ON COLUMN punctual.notices.event IS 'failing, dead, missed, late, stale, overlapping or recovered.';
 COMMENT ON COLUMN punctual.notices.run_id IS 'The run it is about; for missed, the recorded skip; for stale, null.';
@@ -2435,7 +2401,6 @@ CREATE INDEX notified_overlapping ON punctual.notified (job_id) WHERE overlappin
 COMMENT ON TABLE  punctual.notified IS
     'The state of jobs that have notify recipients. A job has no row while it is well, no notice about it was sent, '
     'and no success is expected within a set time.';
-COMMENT ON COLUMN punctual.notified.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.notified.failing_since IS
     'When the first attempt failed since the last success; null: the job is well.';
 COMMENT ON COLUMN punctual.notified.failed_at IS
@@ -2476,7 +2441,6 @@ CREATE INDEX notice_lines_due ON punctual.notice_lines (due_at) WHERE due_at IS 
 COMMENT ON TABLE  punctual.notice_lines IS
     'The recipients of notices. At most one message is under way to each; what comes meanwhile joins the next one.';
 COMMENT ON COLUMN punctual.notice_lines.id IS 'Computed from the tenant, format, url, secret and template.';
-COMMENT ON COLUMN punctual.notice_lines.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.notice_lines.format IS 'Form of the messages, such as json or slack.';
 COMMENT ON COLUMN punctual.notice_lines.url IS 'Where the messages go.';
 COMMENT ON COLUMN punctual.notice_lines.secret IS 'Name of the secret that is added to the messages; empty: none.';
@@ -2515,8 +2479,6 @@ CREATE INDEX notice_subjects_of_line ON punctual.notice_subjects (line_id, tell_
 COMMENT ON TABLE  punctual.notice_subjects IS
     'What one recipient has yet to be told of one job, and what it may believe. A later state replaces an earlier one, '
     'so there is one row for a job and a recipient.';
-COMMENT ON COLUMN punctual.notice_subjects.job_id IS 'The job.';
-COMMENT ON COLUMN punctual.notice_subjects.line_id IS 'The recipient: notice_lines.id.';
 COMMENT ON COLUMN punctual.notice_subjects.news IS 'Events that are in no message yet.';
 COMMENT ON COLUMN punctual.notice_subjects.sending IS
     'Events in a message of which it is not certain that it arrived.';
@@ -2549,8 +2511,6 @@ CREATE INDEX notice_messages_of_line ON punctual.notice_messages (line_id);
 CREATE INDEX notice_messages_old ON punctual.notice_messages (delivered_at);
 COMMENT ON TABLE  punctual.notice_messages IS 'The messages that recipients took. Kept for 8 days.';
 COMMENT ON COLUMN punctual.notice_messages.id IS 'UUIDv7 of the message.';
-COMMENT ON COLUMN punctual.notice_messages.line_id IS 'The recipient: notice_lines.id.';
-COMMENT ON COLUMN punctual.notice_messages.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.notice_messages.delivered_at IS 'When the recipient took it.';
 COMMENT ON COLUMN punctual.notice_messages.happened_at IS 'When the newest of its events happened.';
 COMMENT ON COLUMN punctual.notice_messages.headline IS 'Its first line.';
@@ -2573,7 +2533,6 @@ COMMENT ON TABLE  punctual.approval_notices IS
     'notice, and when it is to be sent and the step waits no more.';
 COMMENT ON COLUMN punctual.approval_notices.run_id IS 'The run of the step.';
 COMMENT ON COLUMN punctual.approval_notices.nth IS 'Place of the recipient in approval.notify of the step, from 0.';
-COMMENT ON COLUMN punctual.approval_notices.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.approval_notices.due_at IS
     'When it may be sent: at once, after a failure, or when the replica that sends it has not said how that ended.';
 COMMENT ON COLUMN punctual.approval_notices.lease IS
@@ -2603,11 +2562,8 @@ COMMENT ON TABLE  punctual.lifecycle_events IS
     'longer than a day: older ones are left out, which lifecycle_lines counts.';
 COMMENT ON COLUMN punctual.lifecycle_events.id IS 'Orders them.';
 COMMENT ON COLUMN punctual.lifecycle_events.line_id IS 'The recipient: lifecycle_lines.id.';
-COMMENT ON COLUMN punctual.lifecycle_events.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.lifecycle_events.url IS 'Where it goes.';
 COMMENT ON COLUMN punctual.lifecycle_events.event IS 'started or succeeded.';
-COMMENT ON COLUMN punctual.lifecycle_events.run_id IS 'The run.';
-COMMENT ON COLUMN punctual.lifecycle_events.job_id IS 'Its job.';
 COMMENT ON COLUMN punctual.lifecycle_events.scheduled_for IS 'The slot of the run.';
 COMMENT ON COLUMN punctual.lifecycle_events.started_at IS 'When its latest attempt was sent; of a start: when it was claimed.';
 COMMENT ON COLUMN punctual.lifecycle_events.finished_at IS 'When it ended; null: of a start.';
@@ -2632,7 +2588,6 @@ CREATE TABLE punctual.lifecycle_lines (
 COMMENT ON TABLE  punctual.lifecycle_lines IS
     'The recipients of lifecycle_events. At most one batch is under way to each; what comes meanwhile joins the next one.';
 COMMENT ON COLUMN punctual.lifecycle_lines.id IS 'Computed from the tenant and url.';
-COMMENT ON COLUMN punctual.lifecycle_lines.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.lifecycle_lines.url IS 'Where the batches go.';
 COMMENT ON COLUMN punctual.lifecycle_lines.held_until IS
     'Nothing is sent before: a batch is under way, the recipient asked for a pause, or a batch has just gone out.';
@@ -2745,13 +2700,11 @@ CREATE TABLE punctual.limits (
     CONSTRAINT limit_bounds_something CHECK (num_nonnulls(max_running, max_starts_per_second) > 0)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE  punctual.limits IS 'Limits that jobs share by name: how many of their runs go on at once, and start.';
-COMMENT ON COLUMN punctual.limits.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.limits.name IS 'The name that definitions use.';
 COMMENT ON COLUMN punctual.limits.max_running IS 'How many runs may hold it at once; null: no bound.';
 COMMENT ON COLUMN punctual.limits.max_starts_per_second IS 'How many runs may start in a second; null: no bound.';
 COMMENT ON COLUMN punctual.limits.starts_at IS
     'The instant up to which max_starts_per_second is used up (generic cell rate).';
-COMMENT ON COLUMN punctual.limits.created_at IS 'When it was created.';
 COMMENT ON COLUMN punctual.limits.updated_at IS 'When a caller last changed it.';
 
 CREATE TABLE punctual.limit_holders (
@@ -2766,7 +2719,6 @@ CREATE INDEX limit_holders_by_run ON punctual.limit_holders (run_id);
 COMMENT ON TABLE  punctual.limit_holders IS
     'Runs that hold limits: from their first start to their end, through retries and work after a 202. A run that needs '
     'several limits and has waited for a minute holds those that it has got already.';
-COMMENT ON COLUMN punctual.limit_holders.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.limit_holders.name IS 'The limit.';
 COMMENT ON COLUMN punctual.limit_holders.run_id IS 'The run. When it has ended, it counts no more, and its row is removed.';
 COMMENT ON COLUMN punctual.limit_holders.since IS 'Since when it holds the limit.';
@@ -2780,8 +2732,6 @@ CREATE TABLE punctual.job_limits (
 );
 CREATE INDEX job_limits_by_limit ON punctual.job_limits (tenant, name);
 COMMENT ON TABLE  punctual.job_limits IS 'The limits that the current definitions of jobs name.';
-COMMENT ON COLUMN punctual.job_limits.job_id IS 'The job.';
-COMMENT ON COLUMN punctual.job_limits.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.job_limits.name IS 'The limit.';
 
 -- A run that waits at a limit is parked: it is due in an hour or two. As the limit gets room, the oldest are set due. One
@@ -2894,7 +2844,6 @@ COMMENT ON COLUMN punctual.api_keys.role IS
     'viewer, submitter, editor, admin or operator: each may do all that the roles before it may. metrics: reads the '
     'metrics of the deployment and nothing else.';
 COMMENT ON COLUMN punctual.api_keys.created_by IS 'Who created it.';
-COMMENT ON COLUMN punctual.api_keys.created_at IS 'When it was created.';
 COMMENT ON COLUMN punctual.api_keys.expires_at IS 'When it stops working; null: never.';
 COMMENT ON COLUMN punctual.api_keys.last_used_at IS 'When it was last used, to the minute.';
 COMMENT ON COLUMN punctual.api_keys.revoked_at IS 'When it was revoked.';
@@ -2911,7 +2860,6 @@ COMMENT ON COLUMN punctual.data_keys.id IS 'Tink''s id of the key. Every ciphert
 COMMENT ON COLUMN punctual.data_keys.number IS 'Order of creation: the last key encrypts, all keys decrypt.';
 COMMENT ON COLUMN punctual.data_keys.sealed IS
     'Tink keyset of one AES-256-GCM key, encrypted with the master key; the id is its associated data.';
-COMMENT ON COLUMN punctual.data_keys.created_at IS 'When it was created.';
 
 CREATE TABLE punctual.secrets (
     id           uuid PRIMARY KEY,
@@ -2929,13 +2877,11 @@ CREATE TABLE punctual.secrets (
 COMMENT ON TABLE  punctual.secrets IS 'Secrets that definitions refer to by name. No value is ever shown.';
 COMMENT ON COLUMN punctual.secrets.id IS
     'UUIDv7 of its creation. A secret created later under the same name has another id.';
-COMMENT ON COLUMN punctual.secrets.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.secrets.name IS 'The name that definitions use.';
 COMMENT ON COLUMN punctual.secrets.description IS 'For people.';
 COMMENT ON COLUMN punctual.secrets.version IS 'Counts the values it has had.';
 COMMENT ON COLUMN punctual.secrets.data_key IS 'The data key that encrypts it: data_keys.id.';
 COMMENT ON COLUMN punctual.secrets.ciphertext IS 'AES-256-GCM; tenant, kind and id are its associated data.';
-COMMENT ON COLUMN punctual.secrets.created_at IS 'When it was created.';
 COMMENT ON COLUMN punctual.secrets.updated_at IS 'When it was last changed.';
 
 CREATE TABLE punctual.links (
@@ -2965,9 +2911,7 @@ CREATE TABLE punctual.secret_uses (
 CREATE INDEX secret_uses_by_job ON punctual.secret_uses (job_id);
 COMMENT ON TABLE  punctual.secret_uses IS
     'Which jobs have referred to which secrets in some version. It is consulted before a secret is deleted.';
-COMMENT ON COLUMN punctual.secret_uses.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.secret_uses.name IS 'Name of the secret.';
-COMMENT ON COLUMN punctual.secret_uses.job_id IS 'The job.';
 
 CREATE TABLE punctual.job_secrets (
     id          uuid PRIMARY KEY,
@@ -2982,7 +2926,6 @@ COMMENT ON TABLE  punctual.job_secrets IS
     'Values that were written into definitions, where {"sealed": id} stands in their place. A row never changes; '
     'another value gets another row.';
 COMMENT ON COLUMN punctual.job_secrets.id IS 'The id by which the definition refers to it.';
-COMMENT ON COLUMN punctual.job_secrets.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.job_secrets.job_id IS 'The job. The row goes when the job does.';
 COMMENT ON COLUMN punctual.job_secrets.data_key IS 'The data key that encrypts it: data_keys.id.';
 COMMENT ON COLUMN punctual.job_secrets.ciphertext IS 'AES-256-GCM; tenant, kind, job and id are its associated data.';
@@ -3001,10 +2944,8 @@ COMMENT ON TABLE  punctual.signing_secrets IS
     'The secrets that sign a tenant''s callbacks. Each live secret signs every callback. Every tenant has one that '
     'does not expire.';
 COMMENT ON COLUMN punctual.signing_secrets.id IS 'UUIDv7 of its creation.';
-COMMENT ON COLUMN punctual.signing_secrets.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.signing_secrets.data_key IS 'The data key that encrypts it: data_keys.id.';
 COMMENT ON COLUMN punctual.signing_secrets.ciphertext IS 'AES-256-GCM; tenant, kind and id are its associated data.';
-COMMENT ON COLUMN punctual.signing_secrets.created_at IS 'When it was created.';
 COMMENT ON COLUMN punctual.signing_secrets.expires_at IS 'When it stops signing; null: when it is deleted.';
 -- +goose StatementEnd
 
@@ -3426,14 +3367,9 @@ LEFT JOIN LATERAL (
 WHERE j.state <> 'deleted';
 COMMENT ON VIEW   punctual.job_status IS
     'Every job that is not deleted, with its schedule, its next slot and its newest run.';
-COMMENT ON COLUMN punctual.job_status.tenant IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.job_status.name IS 'Name of the job.';
 COMMENT ON COLUMN punctual.job_status.id IS 'Its id.';
 COMMENT ON COLUMN punctual.job_status.state IS 'active, paused or completed.';
-COMMENT ON COLUMN punctual.job_status.kind IS 'cron, every, at, delay, event or none.';
-COMMENT ON COLUMN punctual.job_status.queue IS 'Name of the queue.';
-COMMENT ON COLUMN punctual.job_status.priority IS 'high, normal or low.';
-COMMENT ON COLUMN punctual.job_status.version IS 'Current version of the job.';
 COMMENT ON COLUMN punctual.job_status.schedule IS 'The schedule as written.';
 COMMENT ON COLUMN punctual.job_status.url IS 'Where the callback goes; null: the job has steps.';
 COMMENT ON COLUMN punctual.job_status.steps IS 'How many steps it has; 0: it has a target instead.';
@@ -3445,13 +3381,6 @@ COMMENT ON COLUMN punctual.job_status.last_status IS 'Status of the newest run.'
 COMMENT ON COLUMN punctual.job_status.last_reason IS 'Reason of the newest run.';
 COMMENT ON COLUMN punctual.job_status.last_scheduled_for IS 'Slot of the newest run.';
 COMMENT ON COLUMN punctual.job_status.last_finished_at IS 'When the newest run ended.';
-COMMENT ON COLUMN punctual.job_status.labels IS 'Labels to filter by: a flat object of strings.';
-COMMENT ON COLUMN punctual.job_status.paused_at IS 'When it was paused; null unless paused.';
-COMMENT ON COLUMN punctual.job_status.paused_until IS 'When it resumes by itself; null: only when a caller resumes it.';
-COMMENT ON COLUMN punctual.job_status.paused_by IS 'Who paused it, for people.';
-COMMENT ON COLUMN punctual.job_status.pause_note IS 'Why it was paused; null unless paused.';
-COMMENT ON COLUMN punctual.job_status.created_at IS 'When the job was created.';
-COMMENT ON COLUMN punctual.job_status.updated_at IS 'When a caller last changed the job.';
 COMMENT ON COLUMN punctual.job_status.waiting_runs IS 'Runs that are due and wait, leaving out those of steps.';
 COMMENT ON COLUMN punctual.job_status.waiting_for IS
     'What the run that has waited longest waits for, as in overdue.held_by; null: no run waits, or it is about to be '
@@ -3483,48 +3412,10 @@ COMMENT ON VIEW   punctual.run_history IS
     'scheduled_for and job_id, to read less. To count the runs of jobs, leave out those of steps: step IS NULL.';
 COMMENT ON COLUMN punctual.run_history.cause IS
     'Why the slot was missed or the run was late, in words; null: it was neither, or nothing on record explains it.';
-COMMENT ON COLUMN punctual.run_history.tenant IS 'Name of the tenant.';
-COMMENT ON COLUMN punctual.run_history.job IS 'Name of the job.';
 COMMENT ON COLUMN punctual.run_history.id IS 'Id of the run.';
-COMMENT ON COLUMN punctual.run_history.trigger IS
-    'What created it: schedule, catchup, manual, chain, event, backfill, replay or step.';
-COMMENT ON COLUMN punctual.run_history.scheduled_for IS
-    'The slot: nominal fire time. Of a manual run: when it was requested.';
-COMMENT ON COLUMN punctual.run_history.status IS
-    'pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
-COMMENT ON COLUMN punctual.run_history.reason IS
-    'Why it is not a plain success; null on a plain success. On a running run, cancelled_by_user or replaced: it is '
-    'to be cancelled.';
-COMMENT ON COLUMN punctual.run_history.late IS 'True: it was created after the job''s tolerance for missed slots.';
-COMMENT ON COLUMN punctual.run_history.attempt IS 'Number of the latest attempt, from 1; 0 before the first.';
-COMMENT ON COLUMN punctual.run_history.http_status IS
-    'HTTP status of the latest attempt''s response, if there was one.';
-COMMENT ON COLUMN punctual.run_history.error IS 'The latest error, for people.';
-COMMENT ON COLUMN punctual.run_history.queue IS 'Name of the queue.';
-COMMENT ON COLUMN punctual.run_history.priority IS 'high, normal or low.';
-COMMENT ON COLUMN punctual.run_history.due_at IS 'When it was due: the slot plus the job''s jitter.';
-COMMENT ON COLUMN punctual.run_history.claimed_at IS 'When the latest attempt was claimed.';
-COMMENT ON COLUMN punctual.run_history.started_at IS 'When the latest attempt was sent.';
-COMMENT ON COLUMN punctual.run_history.finished_at IS 'When it reached its final status.';
-COMMENT ON COLUMN punctual.run_history.next_attempt_at IS 'While retrying: when the next attempt may start.';
 COMMENT ON COLUMN punctual.run_history.lateness IS 'Time from due_at to started_at.';
 COMMENT ON COLUMN punctual.run_history.duration IS 'Time from started_at to finished_at.';
-COMMENT ON COLUMN punctual.run_history.job_version IS 'Version of the definition that all its attempts use.';
-COMMENT ON COLUMN punctual.run_history.replica IS 'Replica that made the latest attempt.';
-COMMENT ON COLUMN punctual.run_history.blocked_by IS 'On a skip for overlap: the run that was in the way.';
-COMMENT ON COLUMN punctual.run_history.skipped_first IS 'On a skip: the first slot it stands for.';
-COMMENT ON COLUMN punctual.run_history.skipped_last IS 'On a skip: the last slot it stands for.';
-COMMENT ON COLUMN punctual.run_history.skipped_count IS 'On a skip: how many slots it stands for; null above 1,000.';
-COMMENT ON COLUMN punctual.run_history.replay_of IS 'On a replay: the dead run it repeats.';
-COMMENT ON COLUMN punctual.run_history.caused_by IS
-    'What made it: of trigger chain, the run that ended; of trigger event, the event. Of a step that was skipped: the run '
-    'that kept it from running.';
-COMMENT ON COLUMN punctual.run_history.step IS 'On a step: its name.';
 COMMENT ON COLUMN punctual.run_history.workflow_run IS 'On a step: the run of its workflow.';
-COMMENT ON COLUMN punctual.run_history.job_id IS 'Id of the job.';
-COMMENT ON COLUMN punctual.run_history.triggered_by IS
-    'Who asked for the run, such as "key deploy (019a…)", or has set the step; null: no caller did, but its schedule or '
-    'another run.';
 
 -- The last part lists jobs whose pause is over but which no replica has resumed yet.
 CREATE VIEW punctual.overdue AS
@@ -3584,15 +3475,11 @@ WHERE j.state = 'paused' AND j.paused_until <= now() AND s.next_run_at <= now();
 COMMENT ON VIEW   punctual.overdue IS
     'Work that is due now and waits: slots not claimed yet, jobs whose pause has ended but that are not resumed yet, '
     'and runs in ready. When all is well, the view is empty or its rows are milliseconds old.';
-COMMENT ON COLUMN punctual.overdue.tenant IS 'Name of the tenant.';
-COMMENT ON COLUMN punctual.overdue.job IS 'Name of the job.';
-COMMENT ON COLUMN punctual.overdue.job_id IS 'Id of the job.';
 COMMENT ON COLUMN punctual.overdue.run_id IS 'Id of the run, or the id that a dated run will have; null: the row is a slot.';
 COMMENT ON COLUMN punctual.overdue.what IS 'slot or dated: not claimed yet; run: waiting in ready.';
 COMMENT ON COLUMN punctual.overdue.scheduled_for IS 'Its slot; of a dated run, its instant.';
 COMMENT ON COLUMN punctual.overdue.due_at IS 'When it was due.';
 COMMENT ON COLUMN punctual.overdue.overdue_by IS 'For how long it has been due.';
-COMMENT ON COLUMN punctual.overdue.queue IS 'Name of the queue.';
 COMMENT ON COLUMN punctual.overdue.held_by IS
     'What it waits for. frozen: nothing of the deployment or its tenant is claimed. breaker HOST: the host cannot be '
     'reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active, or comes '
@@ -3618,14 +3505,9 @@ JOIN punctual.queues q ON q.id = d.lane / 4
 WHERE d.lane >= 0 AND j.state = 'active';
 COMMENT ON VIEW   punctual.upcoming IS
     'The next slot of every enabled job, and dated runs. ORDER BY next_run_at to see what fires next.';
-COMMENT ON COLUMN punctual.upcoming.tenant IS 'Name of the tenant.';
-COMMENT ON COLUMN punctual.upcoming.job IS 'Name of the job.';
-COMMENT ON COLUMN punctual.upcoming.job_id IS 'Id of the job.';
 COMMENT ON COLUMN punctual.upcoming.scheduled_for IS 'The next slot: nominal fire time.';
 COMMENT ON COLUMN punctual.upcoming.next_run_at IS 'When the next slot is due (with jitter).';
 COMMENT ON COLUMN punctual.upcoming.due_in IS 'Time until it is due.';
-COMMENT ON COLUMN punctual.upcoming.queue IS 'Name of the queue.';
-COMMENT ON COLUMN punctual.upcoming.priority IS 'high, normal or low.';
 COMMENT ON COLUMN punctual.upcoming.key IS 'Key of the dated run; null: the row is a slot.';
 
 CREATE VIEW punctual.event_history AS
@@ -3634,15 +3516,7 @@ SELECT t.name AS tenant, e.name, e.id, e.emitted_at, e.emitted_by, e.subscribed,
 FROM punctual.events e
 JOIN punctual.tenants t ON t.id = e.tenant;
 COMMENT ON VIEW   punctual.event_history IS 'Every event, and how far its fan-out is.';
-COMMENT ON COLUMN punctual.event_history.tenant IS 'Name of the tenant.';
-COMMENT ON COLUMN punctual.event_history.name IS 'Name of the event.';
 COMMENT ON COLUMN punctual.event_history.id IS 'Its id, as in run_history.caused_by.';
-COMMENT ON COLUMN punctual.event_history.emitted_at IS 'When it was emitted.';
-COMMENT ON COLUMN punctual.event_history.emitted_by IS 'Who emitted it.';
-COMMENT ON COLUMN punctual.event_history.subscribed IS 'How many jobs had subscribed, whatever their filters.';
-COMMENT ON COLUMN punctual.event_history.made IS 'How many runs it has made so far.';
-COMMENT ON COLUMN punctual.event_history.skipped IS 'How many subscribers got a skip so far.';
-COMMENT ON COLUMN punctual.event_history.unmatched IS 'How many subscribers it did not match so far.';
 COMMENT ON COLUMN punctual.event_history.pending IS 'True: subscribers are left that it has not come to.';
 COMMENT ON COLUMN punctual.event_history.body_bytes IS 'Length of its body; null: it has none.';
 
@@ -3653,22 +3527,8 @@ FROM punctual.dead_letters d
 JOIN punctual.tenants t ON t.id = d.tenant;
 COMMENT ON VIEW   punctual.failures IS
     'The dead-letter list: runs that ended dead, resolved ones included.';
-COMMENT ON COLUMN punctual.failures.tenant IS 'Name of the tenant.';
-COMMENT ON COLUMN punctual.failures.job IS 'Name of the job.';
-COMMENT ON COLUMN punctual.failures.job_id IS 'Id of the job.';
-COMMENT ON COLUMN punctual.failures.run_id IS 'Id of the run.';
 COMMENT ON COLUMN punctual.failures.scheduled_for IS
     'The slot: nominal fire time. Of a manual run: when it was requested.';
-COMMENT ON COLUMN punctual.failures.died_at IS 'When it became dead.';
-COMMENT ON COLUMN punctual.failures.reason IS 'Why its last attempt failed; same list as runs.reason.';
-COMMENT ON COLUMN punctual.failures.attempts IS 'How many attempts it had.';
-COMMENT ON COLUMN punctual.failures.http_status IS 'HTTP status of the latest attempt''s response, if there was one.';
-COMMENT ON COLUMN punctual.failures.error IS 'The latest error, for people.';
-COMMENT ON COLUMN punctual.failures.trigger IS
-    'What created it: schedule, catchup, manual, backfill or replay.';
-COMMENT ON COLUMN punctual.failures.resolved_at IS 'When it was resolved or replayed.';
-COMMENT ON COLUMN punctual.failures.note IS 'The note given when it was resolved or replayed.';
-COMMENT ON COLUMN punctual.failures.replayed_as IS 'The run that repeats it, once it was replayed.';
 
 CREATE VIEW punctual.usage AS
 SELECT u.day, t.name AS tenant, u.job, u.job_id, u.runs, u.attempts, u.seconds, u.bytes, u.counted_at
@@ -3676,17 +3536,8 @@ FROM punctual.daily_usage u
 JOIN punctual.tenants t ON t.id = u.tenant;
 COMMENT ON VIEW   punctual.usage IS
     'What the runs of each day used, by tenant and job, as summed by a chore. Kept for 400 days.';
-COMMENT ON COLUMN punctual.usage.day IS 'The day (UTC).';
-COMMENT ON COLUMN punctual.usage.tenant IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.usage.job IS
     'The name of the job when the day was summed; null: all but the 1,000 jobs with the most attempts.';
-COMMENT ON COLUMN punctual.usage.job_id IS 'Id of the job, which may be deleted.';
-COMMENT ON COLUMN punctual.usage.runs IS 'Runs, without those of steps and without recorded skips.';
-COMMENT ON COLUMN punctual.usage.attempts IS 'Attempts that have ended; of a workflow, those of its steps.';
-COMMENT ON COLUMN punctual.usage.seconds IS 'How long these attempts took, together.';
-COMMENT ON COLUMN punctual.usage.bytes IS
-    'Bytes kept with these runs: bodies of their own, results, and kept parts of responses.';
-COMMENT ON COLUMN punctual.usage.counted_at IS 'When the day was summed.';
 
 CREATE VIEW punctual.replica_status AS
 SELECT r.id, r.host, r.version, r.queues, r.started_at, r.renewed_at, now() - r.renewed_at AS silent_for, r.draining,
@@ -3697,16 +3548,7 @@ LEFT JOIN (SELECT replica, count(*) AS batches, sum(cardinality(run_ids)) AS run
 COMMENT ON VIEW   punctual.replica_status IS
     'Running processes: since when they run, when they last renewed their heartbeat, and what they hold.';
 COMMENT ON COLUMN punctual.replica_status.id IS 'Its id.';
-COMMENT ON COLUMN punctual.replica_status.host IS 'Host name.';
-COMMENT ON COLUMN punctual.replica_status.version IS 'Version.';
-COMMENT ON COLUMN punctual.replica_status.queues IS 'Worker slots per queue.';
-COMMENT ON COLUMN punctual.replica_status.started_at IS 'When it started.';
-COMMENT ON COLUMN punctual.replica_status.renewed_at IS
-    'When it last renewed its heartbeat, for people. Other replicas judge by beat.';
 COMMENT ON COLUMN punctual.replica_status.silent_for IS 'Time since it last renewed its heartbeat.';
-COMMENT ON COLUMN punctual.replica_status.draining IS 'True: it was told to stop and claims no more.';
-COMMENT ON COLUMN punctual.replica_status.lacks IS
-    'What requests need and it does not have now, so that it gives runs back unsent and claims less; null: nothing.';
 COMMENT ON COLUMN punctual.replica_status.claimed_batches IS 'Batches it holds.';
 COMMENT ON COLUMN punctual.replica_status.claimed_runs IS 'Runs in those batches.';
 
@@ -3719,22 +3561,8 @@ LEFT JOIN punctual.tenants t ON t.id = a.tenant
 LEFT JOIN punctual.api_keys k ON a.actor_kind = 'key' AND k.id::text = a.actor;
 COMMENT ON VIEW   punctual.audit IS
     'Who changed what and when, with the state before and after. Filter by at, job_id or name to read less.';
-COMMENT ON COLUMN punctual.audit.at IS 'When it was done.';
-COMMENT ON COLUMN punctual.audit.tenant IS 'Name of the tenant.';
-COMMENT ON COLUMN punctual.audit.actor_kind IS
-    'How the actor authenticated: key, token, command, database (a role in SQL), link (in a notice). anybody: authentication was off. '
-    'system: Punctual itself.';
 COMMENT ON COLUMN punctual.audit.actor IS 'Name of the key, subject of the token, or login.';
-COMMENT ON COLUMN punctual.audit.address IS 'Where the request came from.';
-COMMENT ON COLUMN punctual.audit.action IS 'What was done.';
 COMMENT ON COLUMN punctual.audit.resource IS 'Kind of the changed resource.';
-COMMENT ON COLUMN punctual.audit.name IS 'Its name at that time; of a run or dead letter: its job''s name.';
-COMMENT ON COLUMN punctual.audit.before IS 'The resource before the change.';
-COMMENT ON COLUMN punctual.audit.after IS 'The resource after the change.';
-COMMENT ON COLUMN punctual.audit.request_id IS 'The request''s id.';
-COMMENT ON COLUMN punctual.audit.id IS 'Id of the entry.';
-COMMENT ON COLUMN punctual.audit.resource_id IS 'Id of the changed resource.';
-COMMENT ON COLUMN punctual.audit.job_id IS 'Id of the job it is about.';
 COMMENT ON COLUMN punctual.audit.actor_id IS 'Id of the key; for other kinds the same as actor.';
 
 -- The log itself has no row-level security, because only the owner can run pg_dump on a table that has it. The view is
@@ -3747,31 +3575,44 @@ WITH LOCAL CHECK OPTION;
 COMMENT ON VIEW   punctual.audit_entries IS
     'The part of audit_log that a transaction may read and add to: as the role punctual_tenant, the acting tenant''s '
     'entries; otherwise all entries.';
-COMMENT ON COLUMN punctual.audit_entries.id IS 'UUIDv7 of at: ids are in the order of time.';
-COMMENT ON COLUMN punctual.audit_entries.job_id IS
-    'The job it is about, also of a change to one of its runs or dead letters; null: no single job.';
-COMMENT ON COLUMN punctual.audit_entries.resource_id IS
-    'Id of the changed resource; action names its kind before the dot. Null: the resource has no such id.';
-COMMENT ON COLUMN punctual.audit_entries.at IS
-    'When, by the database''s clock. Of a change to a job: the valid_from of the version that it created.';
-COMMENT ON COLUMN punctual.audit_entries.tenant IS
-    'The tenant that the entry belongs to: tenants.id; -1: the whole deployment.';
-COMMENT ON COLUMN punctual.audit_entries.action IS 'What was done: the kind of resource, a dot, a verb.';
-COMMENT ON COLUMN punctual.audit_entries.actor_kind IS
-    'How the actor authenticated: key, token, command, database (a role in SQL), link (in a notice). anybody: authentication was off. '
-    'system: Punctual itself.';
-COMMENT ON COLUMN punctual.audit_entries.actor IS
-    'Who: a key''s id, a token''s subject or a login; null: the actor is not known.';
-COMMENT ON COLUMN punctual.audit_entries.address IS
-    'The address that the request came from; null: there was no request, as on the command line.';
-COMMENT ON COLUMN punctual.audit_entries.request_id IS
-    'The request''s id, as in its response and in the server''s log.';
-COMMENT ON COLUMN punctual.audit_entries.name IS
-    'Name of the resource at that time; of a run or dead letter: its job''s name.';
-COMMENT ON COLUMN punctual.audit_entries.before IS
-    'The resource before the change; null: it did not exist. Secrets read ***.';
-COMMENT ON COLUMN punctual.audit_entries.after IS
-    'The resource after the change; null: it no longer exists. Secrets read ***.';
+
+-- A column that is not described is the column of the same name of the table that its view shows, or is named as others
+-- of its type that mean the same.
+DO $$
+DECLARE
+    undescribed record;
+BEGIN
+    FOR undescribed IN
+        SELECT a.attrelid::regclass AS relation, a.attname, coalesce(t.comment, n.comment) AS comment
+        FROM pg_catalog.pg_class c
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        LEFT JOIN (VALUES
+            ('tenant',     'integer',     'Owner: tenants.id.'),
+            ('tenant',     'text',        'Name of the tenant.'),
+            ('job_id',     'uuid',        'The job.'),
+            ('job',        'text',        'Name of the job.'),
+            ('run_id',     'uuid',        'The run.'),
+            ('queue',      'text',        'Name of the queue.'),
+            ('priority',   'text',        'high, normal or low.'),
+            ('line_id',    'uuid',        'The recipient: notice_lines.id.'),
+            ('created_at', 'timestamptz', 'When it was created.')
+        ) n(name, type, comment) ON n.name = a.attname AND n.type::regtype = a.atttypid
+        LEFT JOIN (VALUES
+            ('job_status', 'jobs'), ('run_history', 'runs'), ('failures', 'dead_letters'), ('event_history', 'events'),
+            ('usage', 'daily_usage'), ('replica_status', 'replicas'), ('audit', 'audit_log'),
+            ('audit_entries', 'audit_log')) v(name, shows) ON v.name = c.relname
+        LEFT JOIN LATERAL (
+            SELECT pg_catalog.col_description(s.attrelid, s.attnum) AS comment
+            FROM pg_catalog.pg_attribute s
+            WHERE s.attrelid = ('punctual.' || v.shows)::regclass AND s.attname = a.attname AND s.atttypid = a.atttypid
+        ) t ON true
+        WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition
+          AND pg_catalog.col_description(c.oid, a.attnum) IS NULL AND coalesce(t.comment, n.comment) IS NOT NULL
+    LOOP
+        EXECUTE format('COMMENT ON COLUMN %s.%I IS %L', undescribed.relation, undescribed.attname, undescribed.comment);
+    END LOOP;
+END
+$$;
 -- +goose StatementEnd
 
 -- Row-level security for the role punctual_tenant: the rows that a tenant's requests may see.
