@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"strconv"
 	"strings"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 const maxLength = 256
@@ -41,9 +43,18 @@ type Expression struct {
 // Its error is a [*SyntaxError], or one for each field that is wrong, joined. An expression that can never fire, such
 // as "0 0 30 2 *", is an error.
 func Parse(expr string) (*Expression, error) {
+	if e, found := parsed.Get(expr); found {
+		return e, nil
+	}
 	e, _, _, err := parse(expr)
+	if err == nil {
+		parsed.Add(e.source, e)
+	}
 	return e, err
 }
+
+// parsed has the valid expressions of late. A job that is written needs its own several times, and many jobs share one.
+var parsed, _ = lru.New[string, *Expression](1024) // fails only for a size that is not positive
 
 // parse is Parse, and returns the texts of the six fields and what they mean, too.
 func parse(expr string) (e *Expression, texts []string, f fields, err error) {

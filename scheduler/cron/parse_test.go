@@ -88,6 +88,14 @@ func TestStringIsAsWritten(t *testing.T) {
 	}
 }
 
+// A write of a job asks for its expression in several rooms.
+func TestAnExpressionIsParsedOnce(t *testing.T) {
+	text := "1 2 3 4 mon"
+	if first, again := MustParse(text), MustParse(strings.Clone(text)); first != again {
+		t.Error("it was parsed again")
+	}
+}
+
 func TestMustParsePanicsOnAnError(t *testing.T) {
 	defer func() {
 		if r, ok := recover().(string); !ok || !strings.Contains(r, "minute") {
