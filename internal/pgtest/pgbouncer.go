@@ -7,8 +7,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/privatepg"
 )
@@ -45,22 +48,50 @@ func PgBouncer(t testing.TB, server *privatepg.Server, dsn string, settings ...s
 	}
 	execute(t, server, "postgres", fmt.Sprintf(heeding, owner, parse(t, dsn).Path[1:]))
 	ini := configurePgBouncer(t, dir, server, dsn, settings)
-	bouncer, err := server.Companion(path, ini)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := bouncer.Stop(); err != nil {
-			t.Errorf("stop pgbouncer: %v", err)
-		}
-	})
+	log := filepath.Join(dir, "output.log")
+	ended := startBouncer(t, server.Command(path, ini), log)
 	through := throughSocket(t, dsn, dir, bouncerPort)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := bouncer.AwaitReady(ctx, through); err != nil {
+	for {
+		conn, err := pgx.Connect(ctx, through)
+		if err == nil {
+			_ = conn.Close(ctx)
+			return through
+		}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+		case <-time.After(10 * time.Millisecond):
+			continue
+		}
+		said, _ := os.ReadFile(log)
+		t.Fatalf("pgbouncer accepts no connections: %v\n%s", err, said)
+	}
+}
+
+// startBouncer starts PgBouncer for this test. The channel is closed when it has ended.
+func startBouncer(t testing.TB, cmd *exec.Cmd, log string) (ended <-chan struct{}) {
+	t.Helper()
+	out, err := os.Create(log)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return through
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	if ended, err = privatepg.StartChild(cmd, syscall.SIGKILL); err != nil {
+		t.Fatalf("start pgbouncer: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			_ = cmd.Process.Kill()
+			t.Error("pgbouncer did not end within 10 s of SIGTERM")
+		}
+	})
+	return ended
 }
 
 // Program returns the path of a program that a test needs: of the first of its names that is found. A name may be a

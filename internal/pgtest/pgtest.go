@@ -21,6 +21,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"punctual/internal/privatepg"
 )
 
@@ -75,6 +77,20 @@ func NewStandby(t testing.TB, primary *privatepg.Server, from string) *privatepg
 		t.Fatalf("start a standby for the test: %v", err)
 	}
 	return stopped(t, s)
+}
+
+// Promote makes a standby the primary, and returns when it takes writes. The former primary must be gone.
+func Promote(t testing.TB, standby *privatepg.Server) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), standby.DSN("postgres"))
+	if err != nil {
+		t.Fatalf("promote the standby: %v", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	var promoted bool
+	if err := conn.QueryRow(t.Context(), `SELECT pg_promote(true, 60)`).Scan(&promoted); err != nil || !promoted {
+		t.Fatalf("promote the standby: promoted is %t, %v", promoted, err)
+	}
 }
 
 // Either returns dsn with the TCP addresses of two servers in place of its own. Clients connect to the server that

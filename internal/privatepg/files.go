@@ -95,3 +95,12 @@ func tail(path string) string {
 	}
 	return strings.TrimSpace(string(text))
 }
+
+// MakeDir makes a new private directory below the server's, for a program that runs as the server's user.
+func (s *Server) MakeDir(pattern string) (string, error) {
+	dir, err := os.MkdirTemp(s.dir, pattern)
+	if err != nil {
+		return "", fmt.Errorf("make a directory: %w", err)
+	}
+	return dir, s.user.own(dir)
+}

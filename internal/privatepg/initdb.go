@@ -71,7 +71,7 @@ func (s *Server) choosePassword(password string) error {
 // runToEnd runs a program as the server's user. Its error contains the program's output.
 func (s *Server) runToEnd(ctx context.Context, path string, args ...string) error {
 	var out bytes.Buffer
-	cmd := s.command(path, args...)
+	cmd := s.Command(path, args...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	p, err := startProcess(cmd, syscall.SIGKILL, "")
 	if err != nil {
@@ -88,10 +88,10 @@ func (s *Server) runToEnd(ctx context.Context, path string, args ...string) erro
 	return p.watch.dismiss()
 }
 
-// command prepares a program to run as the server's user, in the server's directory. The program gets only the
+// Command prepares a program to run as the server's user, in the server's directory. The program gets only the
 // environment variables that it needs to be found and to load: none that would configure Postgres, and no secrets of
 // ours.
-func (s *Server) command(path string, args ...string) *exec.Cmd {
+func (s *Server) Command(path string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, args...)
 	cmd.Dir = s.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{}

@@ -73,7 +73,7 @@ func (s *Server) launchOn(ctx context.Context, socket string, port int) (*proces
 		return nil, err
 	}
 	defer log.Close()
-	cmd := s.command(filepath.Join(s.bin.dir, "postgres"), s.arguments(socket, port)...)
+	cmd := s.Command(filepath.Join(s.bin.dir, "postgres"), s.arguments(socket, port)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	var cleanup string
 	if s.cfg.Ephemeral {
@@ -85,14 +85,14 @@ func (s *Server) launchOn(ctx context.Context, socket string, port int) (*proces
 	if err != nil {
 		return nil, fmt.Errorf("start postgres: %w", s.explain(err))
 	}
-	if err := p.awaitReady(ctx, "postgres", socketDSN(socket, port, "postgres"), s.Log()); err != nil {
+	if err := p.awaitReady(ctx, socketDSN(socket, port, "postgres"), s.Log()); err != nil {
 		return nil, errors.Join(err, p.end(syscall.SIGQUIT, crashPatience))
 	}
 	return p, nil
 }
 
-// awaitReady tries to connect until it succeeds. The program writes to log.
-func (p *process) awaitReady(ctx context.Context, name, dsn, log string) error {
+// awaitReady tries to connect until it succeeds. Postgres writes to log.
+func (p *process) awaitReady(ctx context.Context, dsn, log string) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -102,9 +102,9 @@ func (p *process) awaitReady(ctx context.Context, name, dsn, log string) error {
 		}
 		select {
 		case <-p.done:
-			return endedError{fmt.Errorf("%s ended at once (%s); the end of %s:\n%s", name, p.cmd.ProcessState, log, tail(log))}
+			return endedError{fmt.Errorf("postgres ended at once (%s); the end of %s:\n%s", p.cmd.ProcessState, log, tail(log))}
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not accept connections; the end of %s:\n%s: %w", name, log, tail(log), err)
+			return fmt.Errorf("postgres does not accept connections; the end of %s:\n%s: %w", log, tail(log), err)
 		case <-tick.C:
 		}
 	}

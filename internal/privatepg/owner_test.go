@@ -36,7 +36,7 @@ func own(dir string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.Companion("/bin/sleep", "1000"); err != nil {
+	if _, err := StartChild(s.Command("/bin/sleep", "1000"), syscall.SIGKILL); err != nil {
 		return err
 	}
 	fmt.Println("ready", s.DSN("postgres"))

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // standbySlot is the replication slot of a Standby. The primary keeps the WAL that the standby has not received yet.
@@ -46,21 +44,4 @@ func (s *Server) follow(ctx context.Context, primary *Server, from string) error
 		return fmt.Errorf("copy the primary: %w", err)
 	}
 	return s.launch(ctx)
-}
-
-// Promote makes a standby the primary, and returns when it takes writes. The former primary must be gone.
-func (s *Server) Promote(ctx context.Context) error {
-	conn, err := pgconn.Connect(ctx, s.DSN("postgres"))
-	if err != nil {
-		return fmt.Errorf("promote the standby: %w", err)
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	results, err := conn.Exec(ctx, `SELECT pg_promote(true, 60)`).ReadAll()
-	if err != nil {
-		return fmt.Errorf("promote the standby: %w", err)
-	}
-	if string(results[0].Rows[0][0]) != "t" {
-		return errors.New("promote the standby: it is still a standby after a minute")
-	}
-	return nil
 }

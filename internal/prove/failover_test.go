@@ -16,7 +16,7 @@ import (
 func failOver(t *testing.T, primary, standby *privatepg.Server) {
 	t.Helper()
 	must(t, primary.Crash())
-	must(t, standby.Promote(t.Context()))
+	pgtest.Promote(t, standby)
 }
 
 // replicated waits until the standby has all that the primary has.

@@ -40,7 +40,7 @@ func (b *besieged) failLossily(rng *rand.Rand, primary, standby *privatepg.Serve
 	pause(b.t, rng, time.Second, 6*time.Second)
 	must(b.t, primary.Crash())
 	pause(b.t, rng, 0, 5*time.Second)
-	must(b.t, standby.Promote(b.t.Context()))
+	pgtest.Promote(b.t, standby)
 	b.note("failover that loses commits")
 	return Span{began, time.Now()}
 }
