@@ -90,9 +90,9 @@ type Completion struct {
 // LockCompletions locks the next completions to look at, the oldest first, up to a number. It passes over those that
 // another replica looks at.
 func LockCompletions(ctx context.Context, tx *pg.Tx, most int) ([]Completion, error) {
-	return pgx.CollectRows(pg.Query(ctx, tx, `
+	return pg.All(ctx, tx, pgx.RowToStructByPos[Completion], `
 		SELECT id, completed_at, job_ids, versions FROM punctual.completions WHERE look_at <= now()
-		ORDER BY look_at LIMIT $1 FOR UPDATE SKIP LOCKED`, most), pgx.RowToStructByPos[Completion])
+		ORDER BY look_at LIMIT $1 FOR UPDATE SKIP LOCKED`, most)
 }
 
 // QueueCompletionsSeen removes completions all of whose jobs were forgotten or changed since. The others are looked at
