@@ -125,7 +125,7 @@ func collectGates(into map[uuid.UUID]Gate) func(pgx.Rows) error {
 // restore or by hand, does not stay due for ever. It must not insert gates that are only locked: such an insert would
 // wait for the transaction that updates the gate, against the lock order.
 func mendGates(
-	ctx context.Context, conn pg.Batcher, jobs map[definitions.Version]*domain.Job, found map[uuid.UUID]Gate,
+	ctx context.Context, conn pg.Querier, jobs map[definitions.Version]*domain.Job, found map[uuid.UUID]Gate,
 ) error {
 	var missing []uuid.UUID
 	for _, job := range jobs {
@@ -137,8 +137,7 @@ func mendGates(
 		return nil
 	}
 	slices.SortFunc(missing, pg.CompareIDs)
-	var b pgx.Batch
-	b.Queue(`
+	return pg.Wrap("mending gates", pg.Exec(ctx, conn, `
 		INSERT INTO punctual.exclusive (job_id)
 		SELECT id FROM (
 		    SELECT j.id
@@ -147,8 +146,7 @@ func mendGates(
 		      AND NOT EXISTS (SELECT FROM punctual.exclusive x WHERE x.job_id = j.id)
 		    ORDER BY j.id
 		    FOR KEY SHARE SKIP LOCKED) j
-		ON CONFLICT DO NOTHING`, slices.Compact(missing))
-	return pg.Wrap("mending gates", conn.SendBatch(ctx, &b).Close())
+		ON CONFLICT DO NOTHING`, slices.Compact(missing)))
 }
 
 // freeEndedGates clears, in memory, the runs of gates that have ended or are missing, so that they hold no gate. It
