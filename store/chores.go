@@ -88,7 +88,7 @@ func (s *Store) maintain(ctx context.Context) (left bool, err error) {
 	if partitions != nil {
 		s.alarm(ctx)
 	}
-	_, cancels := s.Claims.ForgetCancels(ctx)
+	cancels := s.Claims.ForgetCancels(ctx)
 	allowances := s.Claims.ForgetAllowances(ctx)
 	used := s.Tenants.NoteKeysUsed(ctx)
 	gates := s.Claims.CheckGates(ctx)

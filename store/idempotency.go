@@ -94,10 +94,9 @@ func keepAnswer(ctx context.Context, tx *pg.Tx, tenant int32, k Idempotency, a A
 	if body == "" {
 		body = "null"
 	}
-	_, err := tx.Exec(ctx, `
+	return pg.Wrap("keeping the answer to the Idempotency-Key", pg.Exec(ctx, tx, `
 		UPDATE punctual.idempotency_keys SET status = $3, response = $4::json WHERE tenant = $1 AND key = $2`,
-		tenant, k.Key, a.Status, body)
-	return pg.Wrap("keeping the answer to the Idempotency-Key", err)
+		tenant, k.Key, a.Status, body))
 }
 
 // firstAnswer returns the answer that is stored with the key. known is false if the key has just been deleted.

@@ -284,17 +284,11 @@ func (m *JobMetrics) newest(ctx context.Context, jobs []jobFigures) error {
 	_, err := search.Back(ctx, m.store.DB.Callers, func(
 		ctx context.Context, q pg.Querier, w days.Window,
 	) (enough bool, err error) {
-		var known []uuid.UUID
-		for _, id := range ids {
-			known = append(known, past[id].known())
-		}
+		known := pg.Column(ids, func(id uuid.UUID) uuid.UUID { return past[id].known() })
 		rows := pg.Query(ctx, q, selectNewest(w), ids, known, newestRuns)
 		var r measuredRun
-		_, err = pgx.ForEachRow(rows, []any{
-			&r.job, &r.id, &r.status, &r.attempt, &r.reason, &r.startedAt, &r.finished,
-		}, func() error {
+		err = pg.Each(rows, []any{&r.job, &r.id, &r.status, &r.attempt, &r.reason, &r.startedAt, &r.finished}, func() {
 			runs[r.job] = append(runs[r.job], r)
-			return nil
 		})
 		ids = slices.DeleteFunc(ids, func(id uuid.UUID) bool { return past[id].enough(runs[id], w) })
 		return len(ids) == 0, err
@@ -371,16 +365,14 @@ func (m *JobMetrics) lookBack(ctx context.Context, jobs, below []uuid.UUID, most
 		for i, id := range jobs {
 			at[id] = below[i]
 		}
-		_, err = pgx.ForEachRow(pg.Query(ctx, q, selectFurther(w), jobs, below, most), []any{
-			&job, &f.runs, &f.oldest, &f.success, &f.ended,
-		}, func() error {
+		rows := pg.Query(ctx, q, selectFurther(w), jobs, below, most)
+		err = pg.Each(rows, []any{&job, &f.runs, &f.oldest, &f.success, &f.ended}, func() {
 			f.runs += found[job].runs
 			f.oldest = cmp.Or(f.oldest, found[job].oldest)
 			found[job] = f
 			if f.success == nil && f.runs < most {
 				still, from = append(still, job), append(from, at[job])
 			}
-			return nil
 		})
 		jobs, below = still, from
 		return len(jobs) == 0, err

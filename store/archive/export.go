@@ -159,9 +159,7 @@ func scanRow(from pgx.CollectableRow) (r row, err error) {
 		return r, errNotOver
 	}
 	r.Run = json.RawMessage(run)
-	for _, text := range attempts {
-		r.Attempts = append(r.Attempts, json.RawMessage(text))
-	}
+	r.Attempts = pg.Column(attempts, func(text string) json.RawMessage { return json.RawMessage(text) })
 	if data != nil {
 		r.Data = json.RawMessage(*data)
 	}

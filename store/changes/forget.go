@@ -80,7 +80,7 @@ func (s *Changes) Forget(ctx context.Context) (forgotten int, left bool, err err
 		n, more, err := pg.Repeat(ctx, pg.ForgetBatch, func(ctx context.Context) (found, gone int, err error) {
 			var b pgx.Batch
 			b.Queue(pg.ByIndex)
-			b.Queue(sql, feed, pg.ForgetBatch).QueryRow(func(row pgx.Row) error { return row.Scan(&gone) })
+			b.Queue(sql, feed, pg.ForgetBatch).QueryRow(pg.IntoPlaces(&gone))
 			err = conns.SendBatch(ctx, &b).Close()
 			return gone, gone, err
 		})

@@ -53,7 +53,7 @@ INSERT INTO punctual.tenant_usage (tenant)
 SELECT id FROM punctual.tenants WHERE id = ANY($1::int[]) ORDER BY id
 ON CONFLICT DO NOTHING`
 	lockUsageRows = `
-SELECT FROM punctual.tenant_usage
+SELECT tenant FROM punctual.tenant_usage
 WHERE tenant = ANY($1::int[])
 ORDER BY tenant
 FOR NO KEY UPDATE`
@@ -62,11 +62,7 @@ FOR NO KEY UPDATE`
 // A lost replica may have left runs that, as far as the database knows, are still being sent. Its allowances are free
 // again only when those runs have been taken over.
 const (
-	dropLost = `
-DELETE FROM punctual.allowances a
-WHERE a.tenant = ANY($1::int[]) AND a.replica <> $2
-  AND NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = a.replica)
-  AND NOT EXISTS (SELECT FROM punctual.claims c WHERE c.replica = a.replica)`
+	dropLost    = dropAllLost + ` AND a.tenant = ANY($1::int[]) AND a.replica <> $2`
 	dropAllLost = `
 DELETE FROM punctual.allowances a
 WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = a.replica)
@@ -147,7 +143,8 @@ func (s *Claims) Draw(
 			if wary {
 				lock = s.lockUsageWarily
 			}
-			usages, err := lock(ctx, conn, replica, tenantsOf(wishes))
+			tenants := pg.Column(wishes, func(w admit.Wish) int32 { return w.Tenant })
+			usages, err := lock(ctx, conn, replica, tenants)
 			if err != nil {
 				return err
 			}
@@ -159,13 +156,6 @@ func (s *Claims) Draw(
 		})
 	})
 	return allowances, pg.Wrap(fmt.Sprintf("drawing on the limits of %d tenants", len(wishes)), err)
-}
-
-func tenantsOf(wishes []admit.Wish) (tenants []int32) {
-	for _, w := range wishes {
-		tenants = append(tenants, w.Tenant)
-	}
-	return tenants
 }
 
 // lockUsage begins the transaction, locks what the tenants have used, and reads it.
@@ -187,27 +177,19 @@ func queueUsage(b *pgx.Batch, replica uuid.UUID, tenants []int32) map[int32]*adm
 	b.Queue(readUsage, tenants).Query(func(rows pgx.Rows) error {
 		var u admit.Usage
 		var startsAt *time.Time
-		_, err := pgx.ForEachRow(rows, []any{&u.Tenant, &u.Concurrent, &u.PerSecond, &startsAt, &u.At}, func() error {
-			read := u
-			if startsAt != nil {
-				read.StartsAt = *startsAt
-			}
-			usages[u.Tenant] = &read
-			return nil
+		return pg.Each(rows, []any{&u.Tenant, &u.Concurrent, &u.PerSecond, &startsAt, &u.At}, func() {
+			u.StartsAt = pg.OrZero(startsAt)
+			usages[u.Tenant] = new(u)
 		})
-		return err
 	})
 	b.Queue(readShares, tenants).Query(func(rows pgx.Rows) error {
 		var tenant int32
 		var of admit.Share
-		_, err := pgx.ForEachRow(rows, []any{&tenant, &of.Replica, &of.Slots, &of.Wants, &of.Since, &of.AskedAt},
-			func() error {
-				if u := usages[tenant]; u != nil {
-					u.Shares = append(u.Shares, of)
-				}
-				return nil
-			})
-		return err
+		return pg.Each(rows, []any{&tenant, &of.Replica, &of.Slots, &of.Wants, &of.Since, &of.AskedAt}, func() {
+			if u := usages[tenant]; u != nil {
+				u.Shares = append(u.Shares, of)
+			}
+		})
 	})
 	return usages
 }
@@ -248,11 +230,7 @@ SELECT id FROM punctual.tenants
 WHERE id = ANY($1::int[])
 ORDER BY id
 FOR KEY SHARE SKIP LOCKED`
-	lockFreeUsage = `
-SELECT tenant FROM punctual.tenant_usage
-WHERE tenant = ANY($1::int[])
-ORDER BY tenant
-FOR NO KEY UPDATE SKIP LOCKED`
+	lockFreeUsage    = lockUsageRows + PassOver
 	findLockedShares = `
 WITH free AS MATERIALIZED (
     SELECT tenant, replica
@@ -272,22 +250,16 @@ func (s *Claims) lockUsageWarily(
 	ctx context.Context, conn *pgx.Conn, replica uuid.UUID, tenants []int32,
 ) (usages map[int32]*admit.Usage, err error) {
 	var free, locked []int32
-	collect := func(into *[]int32) func(pgx.Rows) error {
-		return func(rows pgx.Rows) (err error) {
-			*into, err = pgx.CollectRows(rows, pgx.RowTo[int32])
-			return err
-		}
-	}
 	var b pgx.Batch
 	s.idling.queueBegin(&b, warily)
-	b.Queue(lockTenantsOfUsage, tenants).Query(collect(&free))
+	b.Queue(lockTenantsOfUsage, tenants).Query(pg.Into(&free, pgx.RowTo[int32]))
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, err
 	}
 	b = pgx.Batch{}
 	b.Queue(makeUsage, free)
-	b.Queue(lockFreeUsage, free).Query(collect(&free))
-	b.Queue(findLockedShares, tenants).Query(collect(&locked))
+	b.Queue(lockFreeUsage, free).Query(pg.Into(&free, pgx.RowTo[int32]))
+	b.Queue(findLockedShares, tenants).Query(pg.Into(&locked, pgx.RowTo[int32]))
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, err
 	}

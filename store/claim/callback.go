@@ -95,7 +95,8 @@ func (s *Claims) call(
 }
 
 func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (calledRun, error) {
-	c := calledRun{}
+	var c calledRun
+	c.RunID, c.Gated = run, true // the job may have a gate
 	var b pgx.Batch
 	b.Queue(`
 		SELECT FROM punctual.exclusive
@@ -103,7 +104,6 @@ func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (call
 		FOR NO KEY UPDATE`, run)
 	b.Queue(`SELECT FROM punctual.ready WHERE run_id = $1 FOR UPDATE`, run)
 	var key definitions.Version
-	var workflow *uuid.UUID
 	var accepted *time.Time
 	b.Queue(`
 		SELECT job_id, job_version, tenant, lane, trigger, scheduled_for, due_at, late, attempt, coalesce(fence, 0),
@@ -111,21 +111,15 @@ func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (call
 		       status, coalesce(reason, ''), accepted_at,
 		       (SELECT t.reports_since IS NOT NULL FROM punctual.tenants t WHERE t.id = r.tenant),
 		       coalesce(started_at, now()),
-		       coalesce(http_status, 0), clock_timestamp(),
-		       coalesce(CASE WHEN d.response_fence = r.fence THEN d.response END, ''),
-		       CASE WHEN d.response_fence = r.fence THEN d.response_headers END,
-		       coalesce(d.response_fence = r.fence AND d.response_truncated, false)
+		       coalesce(http_status, 0), clock_timestamp(), `+keptColumns+`
 		FROM punctual.runs r
 		LEFT JOIN punctual.run_data d ON d.run_id = $1
 		WHERE r.id = $1
-		FOR NO KEY UPDATE OF r`, run).QueryRow(func(row pgx.Row) error {
-		c.RunID, c.Gated = run, true // the job may have a gate
-		return row.Scan(append([]any{
-			&key.Job, &key.Version, &c.tenant, &c.Lane, &c.Trigger, &c.ScheduledFor, &c.DueAt, &c.Late, &c.Attempt,
-			&c.Fence, &key.Step, &workflow, &c.TraceParent,
-			&c.status, &c.reason, &accepted, &c.reports, &c.started, &c.http, &c.now,
-		}, c.kept.Into()...)...)
-	})
+		FOR NO KEY UPDATE OF r`, run).QueryRow(pg.IntoPlaces(append([]any{
+		&key.Job, &key.Version, &c.tenant, &c.Lane, &c.Trigger, &c.ScheduledFor, &c.DueAt, &c.Late, &c.Attempt,
+		&c.Fence, &key.Step, &c.Workflow, &c.TraceParent,
+		&c.status, &c.reason, &accepted, &c.reports, &c.started, &c.http, &c.now,
+	}, c.kept.Into()...)...))
 	err := tx.SendBatch(ctx, &b).Close()
 	if errors.Is(err, pgx.ErrNoRows) {
 		return c, fmt.Errorf("run %s: %w", run, pg.ErrNotFound)
@@ -137,10 +131,7 @@ func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (call
 	if err != nil {
 		return c, fmt.Errorf("reading the job of run %s: %w", run, err)
 	}
-	c.Step, c.Workflow = key.Step, pg.OrNil(workflow)
-	if accepted != nil {
-		c.AcceptedAt = *accepted
-	}
+	c.Step, c.AcceptedAt = key.Step, pg.OrZero(accepted)
 	if c.Job = found.Job(key); c.Job == nil {
 		return c, fmt.Errorf("run %s: this version of Punctual cannot read version %d of job %s", run, key.Version, key.Job)
 	}
@@ -172,7 +163,7 @@ func (s *Claims) HeartbeatRun(
 				SET due_at = CASE WHEN $3 THEN due_at ELSE $2 END
 				WHERE run_id = $1
 				RETURNING due_at`,
-				run, beat.Deadline, beat.CancelRequested).QueryRow(func(row pgx.Row) error { return row.Scan(&beat.Deadline) })
+				run, beat.Deadline, beat.CancelRequested).QueryRow(pg.IntoPlaces(&beat.Deadline))
 		}
 		if b.Len() == 0 {
 			return nil
@@ -307,22 +298,16 @@ func (s *Claims) RunProgress(ctx context.Context, run uuid.UUID, token string) (
 	var p Progress
 	var present int64
 	var status domain.Status
-	var text *string
 	err = s.db.Callers.Reader(pg.Everybody).QueryRow(ctx, `
 		SELECT coalesce(r.fence, 0), r.status, r.attempt, d.progress::text, d.progress_at
 		FROM punctual.runs r
 		LEFT JOIN punctual.run_data d ON d.run_id = $1
-		WHERE r.id = $1`, run).Scan(&present, &status, &p.Attempt, &text, &p.RecordedAt)
+		WHERE r.id = $1`, run).Scan(&present, &status, &p.Attempt, (*[]byte)(&p.Progress), &p.RecordedAt)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return Progress{}, fmt.Errorf("run %s: %w", run, pg.ErrNotFound)
 	case err != nil:
-		return Progress{}, fmt.Errorf("reading the progress of run %s: %w", run, err)
+		return Progress{}, pg.Found(err, "run %s", run)
 	case present != fence:
 		return Progress{}, &SupersededError{run, status}
-	}
-	if text != nil {
-		p.Progress = json.RawMessage(*text)
 	}
 	return p, nil
 }
@@ -343,28 +328,18 @@ func (s *Claims) StepResult(ctx context.Context, run uuid.UUID, token, step stri
 		SELECT coalesce(r.fence, 0), r.status, r.parent_run FROM punctual.runs r WHERE r.id = $1`, run).
 		Scan(&present, &status, &workflow)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil, fmt.Errorf("run %s: %w", run, pg.ErrNotFound)
 	case err != nil:
-		return nil, fmt.Errorf("reading run %s: %w", run, err)
+		return nil, pg.Found(err, "run %s", run)
 	case present != fence || status != domain.StatusRunning:
 		return nil, &SupersededError{run, status}
 	case workflow == nil:
 		return nil, fmt.Errorf("run %s is of no step: %w", run, pg.ErrNotFound)
 	}
-	var text *string
+	var result []byte
 	err = q.QueryRow(ctx, `
 		SELECT d.result::text
 		FROM punctual.runs r
 		LEFT JOIN punctual.run_data d ON d.run_id = $1
-		WHERE r.id = $1 AND r.status = 'succeeded'`, domain.StepRunID(*workflow, step)).Scan(&text)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil, fmt.Errorf("a result of step %q: %w", step, pg.ErrNotFound)
-	case err != nil:
-		return nil, fmt.Errorf("reading the result of step %q: %w", step, err)
-	case text == nil:
-		return nil, nil
-	}
-	return json.RawMessage(*text), nil
+		WHERE r.id = $1 AND r.status = 'succeeded'`, domain.StepRunID(*workflow, step)).Scan(&result)
+	return result, pg.Found(err, "a result of step %q", step)
 }

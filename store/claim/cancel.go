@@ -132,11 +132,10 @@ func CancelRuns(ctx context.Context, tx pg.Querier, ids []uuid.UUID, reason doma
 // steps of the same workflows.
 var Freed = []string{pg.TickLoop, ChoreLimits, ChoreWorkflows}
 
-// ForgetCancels removes the requests to cancel whose run has ended or is with another replica. It returns how many.
-func (s *Claims) ForgetCancels(ctx context.Context) (int, error) {
-	done, err := s.db.Chores.Exec(ctx, `
+// ForgetCancels removes the requests to cancel whose run has ended or is with another replica.
+func (s *Claims) ForgetCancels(ctx context.Context) error {
+	return pg.Wrap("forgetting cancels", pg.Exec(ctx, s.db.Chores, `
 		DELETE FROM punctual.cancels c
 		WHERE NOT EXISTS (
-		    SELECT FROM punctual.runs_of(ARRAY[c.run_id]) r WHERE r.status = 'running' AND r.replica = c.replica)`)
-	return int(done.RowsAffected()), pg.Wrap("forgetting cancels", err)
+		    SELECT FROM punctual.runs_of(ARRAY[c.run_id]) r WHERE r.status = 'running' AND r.replica = c.replica)`))
 }

@@ -89,17 +89,8 @@ func (s *Claims) NextDue(ctx context.Context, queues scheduler.LookInto, ahead b
 	if soon {
 		s.db.Ask(s.options.Soon.Chore)
 	}
-	for to, at := range map[*time.Time]*time.Time{&u.Schedule: schedule, &u.Ready: ready, &u.Ordered: ordered} {
-		if at != nil {
-			*to = *at
-		}
-	}
+	u.Schedule, u.Ready, u.Ordered = pg.OrZero(schedule), pg.OrZero(ready), pg.OrZero(ordered)
 	return u, nil
-}
-
-// queueFences collects the fencing tokens that a claim returns, by run.
-func queueFences(q *pgx.QueuedQuery, fences map[uuid.UUID]int64) {
-	q.Query(pg.IntoMap(fences))
 }
 
 // withFences keeps the runs that this replica won, and gives each its fencing token, its run token and its lease.

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/google/uuid"
+
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/trace"
@@ -50,7 +52,10 @@ type Claims struct {
 	uncompiled atomic.Bool // most of the last claim's definitions were not compiled yet: it is likely of the next one too
 
 	takenBack atomic.Int64 // runs that nobody had and that were taken back: see Sweep and Lose
-	swept     sweep
+
+	// swept is how far the sweep has come, from the newest run back to the oldest: it has looked at the runs from this id
+	// on; nil: at none.
+	swept atomic.Pointer[uuid.UUID]
 
 	replaced atomic.Bool // no heartbeat has told yet that this is another Postgres than before
 

@@ -82,20 +82,14 @@ func (c *readyClaim) enterDated(ctx context.Context) error {
 	if len(c.dated.at) == 0 {
 		return nil
 	}
-	lanes := map[uuid.UUID]int16{}
 	addresses, met := make([]pgtype.TID, 0, len(c.dated.at)), c.ids[:0]
 	for _, id := range c.ids {
 		if at, is := c.dated.at[id]; is {
 			addresses = append(addresses, at)
 		}
 	}
-	rows, err := c.conn.Query(ctx, enterDated, addresses)
+	lanes, err := pg.Map[uuid.UUID, int16](ctx, c.conn, enterDated, addresses)
 	if err != nil {
-		return fmt.Errorf("entering dated runs: %w", err)
-	}
-	var id uuid.UUID
-	var lane int16
-	if _, err := pgx.ForEachRow(rows, []any{&id, &lane}, func() error { lanes[id] = lane; return nil }); err != nil {
 		return fmt.Errorf("entering dated runs: %w", err)
 	}
 	c.dated.settled = len(lanes)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -57,7 +56,7 @@ SELECT id, fence FROM made`
 
 // advanceSchedules moves each schedule to its next slot. After the last slot the job is completed. Only completed_at
 // records that: this statement writes the schedule's row anyway, and job_state derives the job's state from it.
-// One-shots are not among the schedules: see completeOneShots. Both find the rows by the addresses that lockSlots read:
+// One-shots are not among the schedules: see completeOneShots. Both find the rows by the addresses that ofSlots read:
 // to look them up in an index by job took Postgres 2 µs a run.
 const advanceSchedules = `
 UPDATE punctual.schedules s
@@ -190,8 +189,8 @@ func (c *dueClaim) work(ctx context.Context) func(conn *pgx.Conn) error {
 
 // isThere reports whether a claim failed because one of its runs is there already.
 func isThere(err error) bool {
-	var dbErr *pgconn.PgError
-	return errors.As(err, &dbErr) && dbErr.Code == "23505" && strings.HasPrefix(dbErr.TableName, "runs_")
+	dbErr, is := errors.AsType[*pgconn.PgError](err)
+	return is && dbErr.Code == "23505" && strings.HasPrefix(dbErr.TableName, "runs_")
 }
 
 // lock begins the transaction and locks the due rows, in one round trip.
@@ -255,7 +254,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 	if err := mendGates(ctx, c.conn, c.found.Jobs, c.gates); err != nil {
 		return err
 	}
-	if err := c.claims.loadTokenKey(ctx, c.conn, maps.All(c.found.Jobs)); err != nil {
+	if err := c.claims.loadTokenKey(ctx, c.conn, c.found.Jobs); err != nil {
 		return err
 	}
 	if err := c.countPending(ctx); err != nil {
@@ -384,27 +383,18 @@ func (n *nextRows) queue(b *pgx.Batch) {
 		b.Queue(completeOneShots, pg.Prepared{}, n.gone)
 		b.Queue(rememberCompleted, pg.Prepared{}, n.completed, n.versions)
 	}
-	if len(n.gates) > 0 {
-		queueTakeGates(b, n.gates, n.gateRuns)
-	}
+	queueTakeGates(b, n.gates, n.gateRuns)
 }
 
 // write inserts the runs, their lease and the skips, advances the schedules and commits, in one round trip. Of guarded
 // runs this replica sends only those that the insert returned: a run that it did not return was there already.
 func (c *dueClaim) write(ctx context.Context) error {
-	if len(c.cancel) > 0 {
-		if _, err := CancelRuns(ctx, c.conn, c.cancel, domain.ReasonReplaced); err != nil {
-			return err
-		}
-	}
-	if len(c.expired) > 0 {
-		if err := expireRuns(ctx, c.conn, c.expired); err != nil {
-			return err
-		}
+	if err := makeWay(ctx, c.conn, c.cancel, c.expired); err != nil {
+		return err
 	}
 	lease := &domain.Lease{ID: cmp.Or(c.claim.Lease, uuid.New()), Work: c.claim.Work, ClaimedAt: c.now}
 	var b pgx.Batch
-	free := idsOf(c.free)
+	free := pg.Column(c.free, plannedRun.runID)
 	if len(free) > 0 {
 		b.Queue(insertClaimed, pg.Prepared{}.With(append(fencedRuns.Args(c.free), c.claim.Replica)...)...)
 		if len(c.guarded) == 0 {
@@ -413,13 +403,11 @@ func (c *dueClaim) write(ctx context.Context) error {
 	}
 	if len(c.guarded) > 0 {
 		args := append(plannedRuns.Args(c.guarded), c.claim.Replica, lease.ID, free)
-		queueFences(b.Queue(insertGuarded, pg.Prepared{}.With(args...)...), c.fences)
+		b.Queue(insertGuarded, pg.Prepared{}.With(args...)...).Query(pg.IntoMap(c.fences))
 	}
 	QueueSkips(&b, c.skips)
 	c.next.queue(&b)
-	if len(c.behind) > 0 {
-		queueWait(&b, c.behind, c.wait)
-	}
+	queueWait(&b, c.behind, c.wait)
 	queuePending(&b, c.waiting)
 	if events := slices.Concat(
 		lateness(c.free), lateness(c.guarded), lateness(c.waiting), misses(c.skips), c.started,

@@ -24,6 +24,8 @@ type Entry struct {
 	Sends        *Sends     // nil: what its job defines
 	By           string     // who asked for it, in words; empty: nobody
 	Version      int32      // of its job; 0: the current one
+
+	later int32 // how many come after it in its batch
 }
 
 // Sends is what a run sends in place of what its job defines. An absent field is the one of the dead letter that the
@@ -38,25 +40,19 @@ type Sends struct {
 	TraceParent string
 }
 
-// placedEntry is an entry and how many come after it in its batch.
-type placedEntry struct {
-	Entry
-	later int32
-}
-
-var entryColumns = pg.Columns[placedEntry]{
-	pg.Col("id", "uuid", func(e placedEntry) uuid.UUID { return e.ID }),
-	pg.Col("job_id", "uuid", func(e placedEntry) uuid.UUID { return e.Job }),
-	pg.Col("trigger", "text", func(e placedEntry) string { return string(e.Trigger) }),
-	pg.Col("scheduled_for", "timestamptz", func(e placedEntry) time.Time { return e.ScheduledFor }),
-	pg.Col("due_at", "timestamptz", func(e placedEntry) time.Time { return e.DueAt }),
-	pg.Col("ordered", "bool", func(e placedEntry) bool { return e.Ordered }),
-	pg.Col("rerun_of", "uuid", func(e placedEntry) *uuid.UUID { return e.RerunOf }),
-	pg.Col("replay_of", "uuid", func(e placedEntry) *uuid.UUID { return e.ReplayOf }),
-	pg.Col("triggered_by", "text", func(e placedEntry) *string { return pg.OrNull(e.By) }),
-	pg.Col("caused_by", "uuid", func(e placedEntry) *uuid.UUID { return e.CausedBy }),
-	pg.Col("version", "integer", func(e placedEntry) *int32 { return pg.OrNull(e.Version) }),
-	pg.Col("later", "integer", func(e placedEntry) int32 { return e.later }),
+var entryColumns = pg.Columns[Entry]{
+	pg.Col("id", "uuid", func(e Entry) uuid.UUID { return e.ID }),
+	pg.Col("job_id", "uuid", func(e Entry) uuid.UUID { return e.Job }),
+	pg.Col("trigger", "text", func(e Entry) string { return string(e.Trigger) }),
+	pg.Col("scheduled_for", "timestamptz", func(e Entry) time.Time { return e.ScheduledFor }),
+	pg.Col("due_at", "timestamptz", func(e Entry) time.Time { return e.DueAt }),
+	pg.Col("ordered", "bool", func(e Entry) bool { return e.Ordered }),
+	pg.Col("rerun_of", "uuid", func(e Entry) *uuid.UUID { return e.RerunOf }),
+	pg.Col("replay_of", "uuid", func(e Entry) *uuid.UUID { return e.ReplayOf }),
+	pg.Col("triggered_by", "text", func(e Entry) *string { return pg.OrNull(e.By) }),
+	pg.Col("caused_by", "uuid", func(e Entry) *uuid.UUID { return e.CausedBy }),
+	pg.Col("version", "integer", func(e Entry) *int32 { return pg.OrNull(e.Version) }),
+	pg.Col("later", "integer", func(e Entry) int32 { return e.later }),
 }
 
 var sendsColumns = pg.Columns[Entry]{
@@ -107,21 +103,20 @@ LEFT JOIN punctual.dead_letters d ON d.run_id = u.replay_of
 WHERE r.id = ANY($1::uuid[])`
 
 // QueueEntries makes runs that belong to no due slot, in the order in which they are to be claimed. Any replica may
-// claim them once the transaction has committed. The caller keeps the jobs
-// from being deleted, and needs no other lock: their claim decides whether they overlap other runs.
+// claim them once the transaction has committed. The caller keeps the jobs from being deleted, and needs no other lock:
+// their claim decides whether they overlap other runs.
 func QueueEntries(b *pgx.Batch, now time.Time, runs ...Entry) {
 	if len(runs) == 0 {
 		return
 	}
-	var placed []placedEntry
 	var sending []Entry
 	for i, e := range runs {
-		placed = append(placed, placedEntry{e, int32(len(runs) - 1 - i)})
+		runs[i].later = int32(len(runs) - 1 - i)
 		if e.Sends != nil {
 			sending = append(sending, e)
 		}
 	}
-	b.Queue(enterRuns, append(entryColumns.Args(placed), now)...)
+	b.Queue(enterRuns, append(entryColumns.Args(runs), now)...)
 	if len(sending) > 0 {
 		b.Queue(enterData, sendsColumns.Args(sending)...)
 	}

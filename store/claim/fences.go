@@ -2,14 +2,12 @@ package claim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
@@ -51,7 +49,7 @@ type timeline struct {
 
 // queue queues the reading of the timeline.
 func (t *timeline) queue(b *pgx.Batch) {
-	b.Queue(readTimeline).QueryRow(func(row pgx.Row) error { return row.Scan(&t.here, &t.known, &t.started) })
+	b.Queue(readTimeline).QueryRow(pg.IntoPlaces(&t.here, &t.known, &t.started))
 }
 
 // look forgets what may have been lost if this is another Postgres than before, or one that was restarted: after an
@@ -68,7 +66,7 @@ func (s *Claims) look(t timeline, connected bool) {
 	}
 	if before != nil && !same {
 		s.definitions.Forget()
-		s.swept.anew()
+		s.swept.Store(nil)
 		s.replaced.Store(true)
 	}
 }
@@ -124,8 +122,7 @@ func (s *Claims) guardFences(ctx context.Context, q pg.Querier) error {
 // hidesTimeline reports whether an error says that this Postgres does not show its timeline, as some hosted ones do
 // not. Such a Postgres is not guarded from then on.
 func (s *Claims) hidesTimeline(err error) bool {
-	var dbErr *pgconn.PgError
-	if !errors.As(err, &dbErr) || dbErr.Code != "0A000" && dbErr.Code != "42501" && dbErr.Code != "42883" {
+	if code := pg.Code(err); code != "0A000" && code != "42501" && code != "42883" {
 		return false
 	}
 	s.guarding.Store(false)

@@ -2,14 +2,12 @@ package claim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
@@ -222,7 +220,7 @@ func (s *Claims) Finish(
 			return err
 		}
 		err := write(DayOf(outcomes, earlier...))
-		if lacksTable(err) { // the table was removed, as no known run of its day went on
+		if pg.Code(err) == "42P01" { // undefined_table: it was removed, as no known run of its day went on
 			err = write(AnyDay)
 		}
 		return err
@@ -370,23 +368,15 @@ func queueOutcomes(b *pgx.Batch, outcomes []domain.Outcome, on Day, written map[
 		slices.SortFunc(kind, func(a, b *domain.Outcome) int { return pg.CompareIDs(a.RunID, b.RunID) })
 	}
 	if len(ok) > 0 {
-		queueSucceeded(b, ok, on, written)
+		on.queueTable(b, finishSucceeded, successes.Args(ok)...).Query(pg.IntoKeys(written, true))
 	}
 	if len(accepted) > 0 {
-		queueAccepted(b, accepted, on, written)
+		on.queueTable(b, finishAccepted, acceptances.Args(accepted)...).Query(pg.IntoKeys(written, true))
 	}
 	if len(not) > 0 {
 		queueOthers(b, not, written)
 	}
 	queueKept(b, ok, accepted)
-}
-
-func queueAccepted(b *pgx.Batch, outcomes []*domain.Outcome, on Day, written map[uuid.UUID]bool) {
-	on.queueTable(b, finishAccepted, acceptances.Args(outcomes)...).Query(pg.IntoKeys(written, true))
-}
-
-func queueSucceeded(b *pgx.Batch, outcomes []*domain.Outcome, on Day, written map[uuid.UUID]bool) {
-	on.queueTable(b, finishSucceeded, successes.Args(outcomes)...).Query(pg.IntoKeys(written, true))
 }
 
 func queueOthers(b *pgx.Batch, outcomes []*domain.Outcome, written map[uuid.UUID]bool) {
@@ -396,10 +386,4 @@ func queueOthers(b *pgx.Batch, outcomes []*domain.Outcome, written map[uuid.UUID
 		rows[i] = &all[i]
 	}
 	b.Queue(finishOthers, endings.Args(rows)...).Query(pg.IntoKeys(written, true))
-}
-
-// lacksTable reports whether a statement failed because its table does not exist.
-func lacksTable(err error) bool {
-	var dbErr *pgconn.PgError
-	return errors.As(err, &dbErr) && dbErr.Code == "42P01"
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"maps"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
@@ -33,16 +32,14 @@ ON CONFLICT (run_id) DO UPDATE SET
                               ELSE excluded.response_truncated END,
     response_fence = coalesce(excluded.response_fence, d.response_fence)`
 
-var keptParts = pg.Columns[*domain.Outcome]{
-	pg.Col("id", "uuid", func(o *domain.Outcome) uuid.UUID { return o.RunID }),
-	pg.Col("fence", "bigint", func(o *domain.Outcome) int64 { return o.Fence }),
+// keptParts are the rows of keepResponses. They begin as successes do: with the run and its fencing token.
+var keptParts = append(successes[:2:2],
 	pg.Col("result", "text", func(o *domain.Outcome) *string { return pg.OrNull(string(o.Result)) }),
 	pg.Col("note", "text", func(o *domain.Outcome) *string { return pg.OrNull(pg.Storable(o.ResultNote)) }),
 	pg.Col("response", "text", func(o *domain.Outcome) *string { return pg.OrNull(pg.Storable(o.Response)) }),
 	pg.Col("headers", "text", func(o *domain.Outcome) *string { return headersJSON(o.Headers) }),
 	pg.Col("truncated", "bool", func(o *domain.Outcome) bool { return o.Truncated }),
-	pg.Col("kept", "bool", func(o *domain.Outcome) bool { return o.Headers != nil }),
-}
+	pg.Col("kept", "bool", func(o *domain.Outcome) bool { return o.Headers != nil }))
 
 // keeps reports whether an outcome has something of its response to keep.
 func keeps(o *domain.Outcome) bool { return o.Headers != nil || o.Result != nil || o.ResultNote != "" }
@@ -84,6 +81,11 @@ type KeptResponse struct {
 	Headers   []byte
 	Truncated bool
 }
+
+// keptColumns are SQL for what KeptResponse.Into scans: of the present attempt of a run r, whose row in run_data is d.
+const keptColumns = `coalesce(CASE WHEN d.response_fence = r.fence THEN d.response END, ''),
+       CASE WHEN d.response_fence = r.fence THEN d.response_headers END,
+       coalesce(d.response_fence = r.fence AND d.response_truncated, false)`
 
 // Into returns where to scan the part and the headers of the present attempt's answer, and whether it is truncated.
 func (k *KeptResponse) Into() []any { return []any{&k.Response, &k.Headers, &k.Truncated} }

@@ -15,23 +15,20 @@ type ending struct {
 	end domain.End
 }
 
-// The rows of finishSucceeded, finishAccepted and finishOthers. The statements name the first column $1 too.
+// The rows of finishSucceeded, finishAccepted and finishOthers. The statements name the first column $1 too. The
+// columns of acceptances begin as those of successes do.
 var (
 	successes = pg.Columns[*domain.Outcome]{
-		pg.Col("id", "uuid", runOf),
-		pg.Col("fence", "bigint", fenceOf),
+		pg.Col("id", "uuid", func(o *domain.Outcome) uuid.UUID { return o.RunID }),
+		pg.Col("fence", "bigint", func(o *domain.Outcome) int64 { return o.Fence }),
 		pg.Col("started_at", "timestamptz", func(o *domain.Outcome) time.Time { return o.StartedAt }),
 		pg.Col("finished_at", "timestamptz", func(o *domain.Outcome) time.Time { return o.FinishedAt }),
 		pg.Col("http_status", "smallint", func(o *domain.Outcome) int16 { return int16(o.HTTPStatus) }),
 	}
-	acceptances = pg.Columns[*domain.Outcome]{
-		pg.Col("id", "uuid", runOf),
-		pg.Col("fence", "bigint", fenceOf),
-		pg.Col("started_at", "timestamptz", func(o *domain.Outcome) time.Time { return o.StartedAt }),
+	acceptances = append(successes[:3:3],
 		pg.Col("http_status", "smallint", func(o *domain.Outcome) int16 { return int16(o.HTTPStatus) }),
 		pg.Col("silence", "interval", func(o *domain.Outcome) time.Duration { return o.RetryIn }),
-		pg.Col("approval", "bool", func(o *domain.Outcome) bool { return o.Job.Approval != nil }),
-	}
+		pg.Col("approval", "bool", func(o *domain.Outcome) bool { return o.Job.Approval != nil }))
 	endings = pg.Columns[*ending]{
 		pg.Col("id", "uuid", func(o *ending) uuid.UUID { return o.RunID }),
 		pg.Col("fence", "bigint", func(o *ending) int64 { return o.Fence }),
@@ -55,10 +52,6 @@ var (
 		pg.Col("job", "uuid", func(o *ending) *uuid.UUID { return given(&o.Job.ID, !o.end.Status.Final()) }),
 	}
 )
-
-func runOf(o *domain.Outcome) uuid.UUID { return o.RunID }
-
-func fenceOf(o *domain.Outcome) int64 { return o.Fence }
 
 // held returns what holds the run back; the zero value: nothing does.
 func (o *ending) held() (h domain.Held) {

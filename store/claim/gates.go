@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler/domain"
 	"punctual/store/definitions"
@@ -70,16 +71,10 @@ func (g Gate) waitsAs(job uuid.UUID) definitions.Version {
 	return definitions.Version{Job: job, Version: g.waitsFor.version}
 }
 
-const gateColumns = `coalesce(active_run, '00000000-0000-0000-0000-000000000000') AS active_run,
-	coalesce(earlier_runs, '{}') AS earlier_runs,
-	coalesce(waiting_run, '00000000-0000-0000-0000-000000000000') AS waiting_run, gated`
-
-func (g *Gate) into() []any { return []any{&g.active, &g.earlier, &g.Waiting, &g.gated} }
-
 // readGates reads the gates of jobs. lockGates locks them before, but for those that another transaction has locked.
 const (
 	readGates = `
-SELECT job_id, false, ` + gateColumns + `
+SELECT job_id, false, active_run, earlier_runs, waiting_run, gated
 FROM punctual.exclusive
 WHERE job_id = ANY($1::uuid[])`
 	lockGates = readGates + `
@@ -99,14 +94,14 @@ func queueGates(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]Gate) {
 func queueGatesOfAny(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]Gate) {
 	b.Queue(`
 		WITH mine AS MATERIALIZED (
-		    SELECT job_id, `+gateColumns+`
+		    SELECT job_id, active_run, earlier_runs, waiting_run, gated
 		    FROM punctual.exclusive
 		    WHERE job_id = ANY($1::uuid[])
 		    ORDER BY job_id
 		    FOR NO KEY UPDATE SKIP LOCKED)
 		SELECT job_id, false, active_run, earlier_runs, waiting_run, gated FROM mine
 		UNION ALL
-		SELECT job_id, true, `+gateColumns+`
+		SELECT job_id, true, active_run, earlier_runs, waiting_run, gated
 		FROM punctual.exclusive x
 		WHERE job_id = ANY($1::uuid[])
 		  AND NOT EXISTS (SELECT FROM mine m WHERE m.job_id = x.job_id)`, pg.Prepared{}, jobs).Query(collectGates(gates))
@@ -117,7 +112,7 @@ func collectGates(into map[uuid.UUID]Gate) func(pgx.Rows) error {
 		for rows.Next() {
 			var job uuid.UUID
 			var g Gate
-			if err := rows.Scan(append([]any{&job, &g.busy}, g.into()...)...); err != nil {
+			if err := rows.Scan(&job, &g.busy, &g.active, &g.earlier, &g.Waiting, &g.gated); err != nil {
 				return err
 			}
 			into[job] = g
@@ -130,7 +125,7 @@ func collectGates(into map[uuid.UUID]Gate) func(pgx.Rows) error {
 // restore or by hand, does not stay due for ever. It must not insert gates that are only locked: such an insert would
 // wait for the transaction that updates the gate, against the lock order.
 func mendGates(
-	ctx context.Context, conn pg.Batcher, jobs map[definitions.Version]*domain.Job, found map[uuid.UUID]Gate,
+	ctx context.Context, conn pg.Querier, jobs map[definitions.Version]*domain.Job, found map[uuid.UUID]Gate,
 ) error {
 	var missing []uuid.UUID
 	for _, job := range jobs {
@@ -142,8 +137,7 @@ func mendGates(
 		return nil
 	}
 	slices.SortFunc(missing, pg.CompareIDs)
-	var b pgx.Batch
-	b.Queue(`
+	return pg.Wrap("mending gates", pg.Exec(ctx, conn, `
 		INSERT INTO punctual.exclusive (job_id)
 		SELECT id FROM (
 		    SELECT j.id
@@ -152,11 +146,7 @@ func mendGates(
 		      AND NOT EXISTS (SELECT FROM punctual.exclusive x WHERE x.job_id = j.id)
 		    ORDER BY j.id
 		    FOR KEY SHARE SKIP LOCKED) j
-		ON CONFLICT DO NOTHING`, slices.Compact(missing))
-	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("mending gates: %w", err)
-	}
-	return nil
+		ON CONFLICT DO NOTHING`, slices.Compact(missing)))
 }
 
 // freeEndedGates clears, in memory, the runs of gates that have ended or are missing, so that they hold no gate. It
@@ -173,21 +163,15 @@ func (s *Claims) freeEndedGates(ctx context.Context, conn pg.Querier, gates map[
 	if len(named) == 0 {
 		return nil
 	}
-	rows, err := conn.Query(ctx, `
+	rows := pg.Query(ctx, conn, `
 		SELECT id, job_version, tenant, trigger, due_at
 		FROM punctual.runs
 		WHERE id = ANY($1::uuid[])
 		  AND status NOT IN ('succeeded', 'dead', 'skipped', 'cancelled')`, named)
-	if err != nil {
-		return fmt.Errorf("reading the runs of gates: %w", err)
-	}
 	alive := map[uuid.UUID]waitingFacts{}
 	var id uuid.UUID
 	var f waitingFacts
-	if _, err := pgx.ForEachRow(rows, []any{&id, &f.version, &f.tenant, &f.trigger, &f.due}, func() error {
-		alive[id] = f
-		return nil
-	}); err != nil {
+	if err := pg.Each(rows, []any{&id, &f.version, &f.tenant, &f.trigger, &f.due}, func() { alive[id] = f }); err != nil {
 		return fmt.Errorf("reading the runs of gates: %w", err)
 	}
 	for job, g := range gates {
@@ -230,17 +214,20 @@ func (s *Claims) findExpired(ctx context.Context, conn pg.Batcher, gates map[uui
 	return nil
 }
 
-// expireRuns ends, unsent, runs that have expired at their gates. The caller holds the gates.
-func expireRuns(ctx context.Context, q pg.Querier, runs []uuid.UUID) error {
-	if err := pg.Exec(ctx, q, `
-		SELECT run_id
-		FROM punctual.ready
-		WHERE run_id = ANY($1::uuid[])
-		ORDER BY run_id
-		FOR UPDATE`, runs); err != nil {
-		return fmt.Errorf("locking expired runs: %w", err)
+// makeWay cancels runs that others replace, and ends, unsent, runs that have expired at their gates. The caller holds
+// the gates.
+func makeWay(ctx context.Context, q pg.Querier, replaced, expired []uuid.UUID) error {
+	if len(replaced) > 0 {
+		if _, err := CancelRuns(ctx, q, replaced, domain.ReasonReplaced); err != nil {
+			return err
+		}
 	}
-	if err := pg.Exec(ctx, q, `
+	if len(expired) == 0 {
+		return nil
+	}
+	var b pgx.Batch
+	b.Queue(lockReadyToCancel, expired)
+	b.Queue(`
 		WITH over AS (
 		    UPDATE punctual.runs
 		    SET status = 'skipped', reason = 'expired', finished_at = now()
@@ -248,37 +235,37 @@ func expireRuns(ctx context.Context, q pg.Querier, runs []uuid.UUID) error {
 		    RETURNING id)
 		DELETE FROM punctual.ready y
 		USING over o
-		WHERE y.run_id = o.id`, runs); err != nil {
-		return fmt.Errorf("ending expired runs: %w", err)
-	}
-	if err := pg.Exec(ctx, q, `
+		WHERE y.run_id = o.id`, expired)
+	b.Queue(`
 		UPDATE punctual.exclusive e SET waiting_run = NULL
 		FROM punctual.runs r
 		WHERE r.id = ANY($1::uuid[])
 		  AND e.job_id = r.job_id
 		  AND e.waiting_run = r.id
-		  AND r.status = 'skipped'`, runs); err != nil {
-		return fmt.Errorf("freeing the places of expired runs: %w", err)
-	}
-	return nil
+		  AND r.status = 'skipped'`, expired)
+	return pg.Wrap("ending expired runs", q.SendBatch(ctx, &b).Close())
 }
 
 // queueTakeGates makes each run the active run of its job. The caller holds the gates.
 func queueTakeGates(b *pgx.Batch, jobs, runs []uuid.UUID) {
-	b.Queue(`
-		UPDATE punctual.exclusive e
-		SET active_run = u.run_id, waiting_run = nullif(e.waiting_run, u.run_id), gated = true
-		FROM unnest($1::uuid[], $2::uuid[]) AS u(job_id, run_id)
-		WHERE e.job_id = u.job_id`, jobs, runs)
+	if len(jobs) > 0 {
+		b.Queue(`
+			UPDATE punctual.exclusive e
+			SET active_run = u.run_id, waiting_run = nullif(e.waiting_run, u.run_id), gated = true
+			FROM unnest($1::uuid[], $2::uuid[]) AS u(job_id, run_id)
+			WHERE e.job_id = u.job_id`, jobs, runs)
+	}
 }
 
 // queueWait makes each run the waiting run of its job. The caller holds the gates.
 func queueWait(b *pgx.Batch, jobs, runs []uuid.UUID) {
-	b.Queue(`
-		UPDATE punctual.exclusive e
-		SET waiting_run = u.run_id, gated = true
-		FROM unnest($1::uuid[], $2::uuid[]) AS u(job_id, run_id)
-		WHERE e.job_id = u.job_id`, jobs, runs)
+	if len(jobs) > 0 {
+		b.Queue(`
+			UPDATE punctual.exclusive e
+			SET waiting_run = u.run_id, gated = true
+			FROM unnest($1::uuid[], $2::uuid[]) AS u(job_id, run_id)
+			WHERE e.job_id = u.job_id`, jobs, runs)
+	}
 }
 
 // parking is the least time for which claims leave a run at its gate alone. The most is twice that. The transaction
@@ -307,22 +294,17 @@ func LockGate(ctx context.Context, tx *pg.Tx, tenant int32, job uuid.UUID) error
 // LockGates locks the gates of jobs that have one, and waits for none. It returns the jobs whose gate another
 // transaction has locked.
 func LockGates(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) (busy []uuid.UUID, err error) {
-	rows, err := tx.Query(ctx, lockFree["exclusive"], jobs)
-	if err != nil {
-		return nil, fmt.Errorf("locking gates: %w", err)
-	}
-	busy, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	busy, err = pg.All(ctx, tx, pgx.RowTo[uuid.UUID], lockFree["exclusive"], jobs)
 	return busy, pg.Wrap("locking gates", err)
 }
 
 // OpenGate lets the runs of a job overlap from now on. Call it before the job's row is locked, and QueueReleaseAll
 // after that.
 func OpenGate(ctx context.Context, tx *pg.Tx, job uuid.UUID) error {
-	_, err := tx.Exec(ctx, `
+	return pg.Wrap("opening the gate of job "+job.String(), pg.Exec(ctx, tx, `
 		UPDATE punctual.exclusive
 		SET gated = false, active_run = NULL, waiting_run = NULL, earlier_runs = NULL
-		WHERE job_id = $1`, job)
-	return pg.Wrap("opening the gate of job "+job.String(), err)
+		WHERE job_id = $1`, job))
 }
 
 // QueueReleaseAll sets due every run that waits at the gate of a job.
@@ -389,11 +371,7 @@ func (s *Claims) FreeGates(ctx context.Context) (left bool, err error) {
 		FROM seen s
 		JOIN mine m ON m.job_id = s.job_id
 		WHERE e.job_id = s.job_id AND e.earlier_runs = s.earlier_runs
-		RETURNING e.job_id`).
-		Query(func(rows pgx.Rows) (err error) {
-			jobs, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
-			return err
-		})
+		RETURNING e.job_id`).Query(pg.Into(&jobs, pgx.RowTo[uuid.UUID]))
 	if err := s.db.Chores.SendBatch(ctx, &b).Close(); err != nil {
 		return false, s.db.TookWrite(fmt.Errorf("freeing gates of earlier runs: %w", err))
 	}
@@ -411,7 +389,7 @@ func (s *Claims) CheckGates(ctx context.Context) error {
 
 // releaseAt sets due the oldest run at each free gate: of the given jobs, or with nil of all.
 func (s *Claims) releaseAt(ctx context.Context, jobs []uuid.UUID) error {
-	released := 0
+	var released pgconn.CommandTag
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
 	b.Queue(`
@@ -439,18 +417,15 @@ func (s *Claims) releaseAt(ctx context.Context, jobs []uuid.UUID) error {
 		UPDATE punctual.ready y
 		SET due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r)), at_gate = false
 		FROM mine m
-		WHERE y.run_id = m.run_id
-		RETURNING 1`, jobs).
-		Query(func(rows pgx.Rows) error {
-			for rows.Next() {
-				released++
-			}
-			return rows.Err()
+		WHERE y.run_id = m.run_id`, jobs).
+		Exec(func(tag pgconn.CommandTag) error {
+			released = tag
+			return nil
 		})
 	if err := s.db.Chores.SendBatch(ctx, &b).Close(); err != nil {
 		return s.db.TookWrite(fmt.Errorf("looking for runs at gates that are free: %w", err))
 	}
-	if released > 0 {
+	if released.RowsAffected() > 0 {
 		s.db.Wake()
 	}
 	return nil

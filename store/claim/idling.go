@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/store/pg"
 )
@@ -44,8 +43,7 @@ func (p *idling) queueBegin(b *pgx.Batch, settings string) {
 // idledTooLong reports whether Postgres ended a transaction because of that timeout. Then nothing in it was done. A
 // replica that sends the next statement before it reads why only sees that the other side has closed the connection.
 func idledTooLong(err error) bool {
-	var dbErr *pgconn.PgError
-	return errors.As(err, &dbErr) && dbErr.Code == "25P03" || errors.Is(err, syscall.EPIPE)
+	return pg.Code(err) == "25P03" || errors.Is(err, syscall.EPIPE)
 }
 
 // patiently does work, and does it again, with more time, if Postgres has ended it because it idled for too long.

@@ -32,19 +32,19 @@ const limitRetry = 20 * time.Millisecond
 
 // limitKey names a limit.
 type limitKey struct {
-	tenant int32
-	name   string
+	Tenant int32
+	Name   string
 }
 
 func (k limitKey) compare(o limitKey) int {
-	return cmp.Or(cmp.Compare(k.tenant, o.tenant), cmp.Compare(k.name, o.name))
+	return cmp.Or(cmp.Compare(k.Tenant, o.Tenant), cmp.Compare(k.Name, o.Name))
 }
 
 // columns returns keys, sorted, as columns.
 func columns(keys []limitKey) (tenants []int32, names []string) {
 	slices.SortFunc(keys, limitKey.compare)
-	return pg.Column(keys, func(k limitKey) int32 { return k.tenant }),
-		pg.Column(keys, func(k limitKey) string { return k.name })
+	return pg.Column(keys, func(k limitKey) int32 { return k.Tenant }),
+		pg.Column(keys, func(k limitKey) string { return k.Name })
 }
 
 // limitsOf are the limits of a job, sorted.
@@ -107,18 +107,17 @@ func (c *readyClaim) readLimits(ctx context.Context) error {
 	tenants, names := columns(slices.Collect(maps.Keys(wanted)))
 	var mine []limitKey
 	var b pgx.Batch
-	b.Queue(lockLimits+PassOver, tenants, names).Query(pg.Into(&mine, scanLimitKey))
+	b.Queue(lockLimits+PassOver, tenants, names).Query(pg.Into(&mine, pgx.RowToStructByPos[limitKey]))
 	b.Queue(readLimits, tenants, names).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var k limitKey
-			var of domain.Limit
-			var holders, runs []uuid.UUID
-			var priorities []int16
-			if err := rows.Scan(&k.tenant, &k.name, &of.MaxRunning, &of.PerSecond, &of.StartsAt, &holders, &runs,
-				&priorities); err != nil {
-				return err
-			}
-			of.Name, of.Holders = k.name, map[uuid.UUID]bool{}
+		var k limitKey
+		var read domain.Limit
+		var holders, runs []uuid.UUID
+		var priorities []int16
+		return pg.Each(rows, []any{
+			&k.Tenant, &k.Name, &read.MaxRunning, &read.PerSecond, &read.StartsAt, &holders, &runs, &priorities,
+		}, func() {
+			of := read
+			of.Name, of.Holders = k.Name, map[uuid.UUID]bool{}
 			for _, run := range holders {
 				of.Holders[run] = true
 			}
@@ -126,8 +125,7 @@ func (c *readyClaim) readLimits(ctx context.Context) error {
 				of.Waiting = append(of.Waiting, domain.Turn{Run: run, Priority: priorities[i]})
 			}
 			l.found[k] = &of
-		}
-		return rows.Err()
+		})
 	})
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("reading limits: %w", err)
@@ -207,7 +205,7 @@ func (l *readyLimits) queue(b *pgx.Batch) {
 	for k, rated := range l.rated {
 		if rated {
 			b.Queue(`UPDATE punctual.limits SET starts_at = $3 WHERE tenant = $1 AND name = $2`,
-				k.tenant, k.name, l.found[k].StartsAt)
+				k.Tenant, k.Name, l.found[k].StartsAt)
 		}
 	}
 	if len(l.held) > 0 {
@@ -215,8 +213,8 @@ func (l *readyLimits) queue(b *pgx.Batch) {
 			INSERT INTO punctual.limit_holders (tenant, name, run_id)
 			SELECT * FROM unnest($1::int[], $2::text[], $3::uuid[])
 			ON CONFLICT DO NOTHING`,
-			pg.Column(l.held, func(k limitKey) int32 { return k.tenant }),
-			pg.Column(l.held, func(k limitKey) string { return k.name }), l.holders)
+			pg.Column(l.held, func(k limitKey) int32 { return k.Tenant }),
+			pg.Column(l.held, func(k limitKey) string { return k.Name }), l.holders)
 	}
 	if len(l.parked) > 0 {
 		b.Queue(`
@@ -279,7 +277,7 @@ const LimitsDue = `EXISTS (` + limitsDue + `)`
 // ReleaseLimits takes limits back from runs that have ended, and sets due what there is room for. It is asked for once
 // a run with limits has ended. The heartbeat asks for it too, for runs that were cancelled or lost with their replica.
 func (s *Claims) ReleaseLimits(ctx context.Context) (left bool, err error) {
-	keys, err := pg.All(ctx, s.db.Chores, scanLimitKey, limitsDue)
+	keys, err := pg.All(ctx, s.db.Chores, pgx.RowToStructByPos[limitKey], limitsDue)
 	if err != nil || len(keys) == 0 {
 		return false, pg.Wrap("looking for limits with room", err)
 	}
@@ -298,11 +296,10 @@ func ReleaseLimit(ctx context.Context, tx *pg.Tx, tenant int32, name string) err
 // Unlimit sets due all runs that wait at a limit which a transaction has deleted.
 func Unlimit(ctx context.Context, tx *pg.Tx, tenant int32, name string) error {
 	tx.Wake()
-	_, err := tx.Exec(ctx, `
+	return pg.Wrap("setting due what waited at a limit", pg.Exec(ctx, tx, `
 		UPDATE punctual.ready y
 		SET at_limit = NULL, due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r))
-		WHERE y.tenant = $1 AND y.at_limit = $2`, tenant, name)
-	return pg.Wrap("setting due what waited at a limit", err)
+		WHERE y.tenant = $1 AND y.at_limit = $2`, tenant, name))
 }
 
 func release(ctx context.Context, q pg.Batcher, keys []limitKey) error {
@@ -340,9 +337,4 @@ func QueueLimits(b *pgx.Batch, tenant int32, job uuid.UUID, names []string) {
 // QueueForgetLimits notes that a job names no limits.
 func QueueForgetLimits(b *pgx.Batch, job uuid.UUID) {
 	b.Queue(`DELETE FROM punctual.job_limits WHERE job_id = $1`, job)
-}
-
-func scanLimitKey(row pgx.CollectableRow) (k limitKey, err error) {
-	err = row.Scan(&k.tenant, &k.name)
-	return k, err
 }

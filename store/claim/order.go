@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
@@ -42,9 +41,8 @@ func (c *readyClaim) readLines(ctx context.Context) error {
 		GROUP BY job_id`, jobs, c.ids, workflows)
 	var job uuid.UUID
 	var l line
-	_, err := pgx.ForEachRow(rows, []any{&job, &l.first, &l.length, &l.parked}, func() error {
+	err := pg.Each(rows, []any{&job, &l.first, &l.length, &l.parked}, func() {
 		c.lines[job] = &line{l.first, slices.Clone(l.parked), l.length}
-		return nil
 	})
 	return pg.Wrap("reading the lines of jobs", err)
 }

@@ -32,10 +32,7 @@ func (s *Claims) Facing(
 		WHERE r.status IN ('pending', 'retrying')
 		  AND ($2 OR r.fence IS NULL AND r.trigger NOT IN ('catchup', 'backfill', 'replay'))
 		ORDER BY r.id
-		LIMIT 3`, job, policy == domain.PolicyForbid).Query(func(rows pgx.Rows) (err error) {
-		waiting, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
-		return err
-	})
+		LIMIT 3`, job, policy == domain.PolicyForbid).Query(pg.Into(&waiting, pgx.RowTo[uuid.UUID]))
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return domain.Gate{}, fmt.Errorf("reading what runs of job %s face: %w", job, err)
 	}
@@ -135,15 +132,8 @@ func (c *readyClaim) admit(w waitingRun, g *Gate) bool {
 
 // write ends the runs that make way, and queues what else was decided.
 func (o *overlaps) write(ctx context.Context, q pg.Querier, b *pgx.Batch) error {
-	if len(o.replaced) > 0 {
-		if _, err := CancelRuns(ctx, q, o.replaced, domain.ReasonReplaced); err != nil {
-			return err
-		}
-	}
-	if len(o.expired) > 0 {
-		if err := expireRuns(ctx, q, o.expired); err != nil {
-			return err
-		}
+	if err := makeWay(ctx, q, o.replaced, o.expired); err != nil {
+		return err
 	}
 	if len(o.skipped) > 0 {
 		b.Queue(`
@@ -158,8 +148,6 @@ func (o *overlaps) write(ctx context.Context, q pg.Querier, b *pgx.Batch) error 
 			SET status = 'skipped', reason = 'limit', finished_at = greatest(now(), created_at)
 			WHERE id = ANY($1::uuid[]) AND status = 'pending'`, o.beyond)
 	}
-	if len(o.behind) > 0 {
-		queueWait(b, o.behind, o.waiting)
-	}
+	queueWait(b, o.behind, o.waiting)
 	return nil
 }

@@ -46,9 +46,9 @@ type Move struct {
 	ScheduledFor, NextRunAt time.Time
 }
 
-// QueueMoves writes next slots that were computed anew. The caller has locked the jobs' rows in schedules.
-func QueueMoves(b *pgx.Batch, moves []Move) {
-	b.Queue(`
+// WriteMoves writes next slots that were computed anew. The caller has locked the jobs' rows in schedules.
+func WriteMoves(ctx context.Context, tx *pg.Tx, moves []Move) error {
+	return pg.Exec(ctx, tx, `
 		UPDATE punctual.schedules s
 		SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at
 		FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) AS u(job_id, scheduled_for, next_run_at)
@@ -90,9 +90,9 @@ type Completion struct {
 // LockCompletions locks the next completions to look at, the oldest first, up to a number. It passes over those that
 // another replica looks at.
 func LockCompletions(ctx context.Context, tx *pg.Tx, most int) ([]Completion, error) {
-	return pgx.CollectRows(pg.Query(ctx, tx, `
+	return pg.All(ctx, tx, pgx.RowToStructByPos[Completion], `
 		SELECT id, completed_at, job_ids, versions FROM punctual.completions WHERE look_at <= now()
-		ORDER BY look_at LIMIT $1 FOR UPDATE SKIP LOCKED`, most), pgx.RowToStructByPos[Completion])
+		ORDER BY look_at LIMIT $1 FOR UPDATE SKIP LOCKED`, most)
 }
 
 // QueueCompletionsSeen removes completions all of whose jobs were forgotten or changed since. The others are looked at
@@ -107,10 +107,9 @@ func QueueCompletionsSeen(b *pgx.Batch, seen []int64, later time.Duration) {
 	b.Queue(`UPDATE punctual.completions SET look_at = now() + $2::interval WHERE id = ANY($1::bigint[])`, seen, later)
 }
 
-// QueueForget removes jobs that are deleted from the list of completed ones. The caller has locked their rows in
-// schedules.
-func QueueForget(b *pgx.Batch, jobs []uuid.UUID) {
-	b.Queue(`
+// Forget removes jobs that are deleted from the list of completed ones. The caller has locked their rows in schedules.
+func Forget(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) error {
+	return pg.Exec(ctx, tx, `
 		UPDATE punctual.schedules s
 		SET completed_at = NULL
 		FROM punctual.jobs j

@@ -40,8 +40,6 @@ var plannedRuns = pg.Columns[plannedRun]{
 	pg.Col("trigger", "text", func(r plannedRun) string { return string(r.Trigger) }),
 }
 
-func idsOf(runs []plannedRun) []uuid.UUID { return pg.Column(runs, plannedRun.runID) }
-
 // lateness returns the events of the runs that are late.
 func lateness(runs []plannedRun) (events []RunEvent) {
 	for _, r := range runs {
@@ -141,14 +139,8 @@ func (s *Claims) Settle(
 	if err != nil {
 		return err
 	}
-	var runs []plannedRun
-	var skips []Skip
-	for _, p := range plan.Runs {
-		runs = append(runs, newPlannedRun(job, lane, 0, p))
-	}
-	for _, p := range plan.Skips {
-		skips = append(skips, Skip{p, job, lane, domain.NewRunID(now)})
-	}
+	runs := pg.Column(plan.Runs, func(p domain.PlannedRun) plannedRun { return newPlannedRun(job, lane, 0, p) })
+	skips := pg.Column(plan.Skips, func(p domain.Skip) Skip { return Skip{p, job, lane, domain.NewRunID(now)} })
 	if len(runs) > 0 {
 		tx.Wake()
 	}

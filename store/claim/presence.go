@@ -2,11 +2,11 @@ package claim
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"punctual/scheduler/domain"
+	"punctual/store/pg"
 )
 
 // absence is how long no replica may have renewed before the replicas, or the database, count as having been away:
@@ -27,10 +27,7 @@ func (c *readyClaim) readPresence(ctx context.Context) error {
 	err := c.conn.QueryRow(ctx, `
 		SELECT greatest(back_at, 'epoch'), punctual.all_away()
 		FROM punctual.deployment`).Scan(&c.present.since, &c.present.away)
-	if err != nil {
-		return fmt.Errorf("reading since when targets can be heard: %w", err)
-	}
-	return nil
+	return pg.Wrap("reading since when targets can be heard", err)
 }
 
 // overdue ends the attempt of a target that has missed its deadline, unless no replica could hear it.

@@ -32,40 +32,19 @@ func (s *Claims) EnsureQueues(ctx context.Context, names []string) (map[string]i
 		return nil, s.db.TookWrite(fmt.Errorf("registering queues: %w", err))
 	}
 	all, err := readQueues(ctx, s.db.Runs)
-	if err != nil {
-		return nil, err
-	}
 	maps.DeleteFunc(all, func(name string, _ int16) bool { return !slices.Contains(names, name) })
-	return all, nil
+	return all, err
 }
 
 // QueueSet knows the number of each queue by its name.
 type QueueSet map[string]int16
 
-// SelectQueues selects what QueueSet.Collect reads.
+// SelectQueues selects a QueueSet.
 const SelectQueues = `SELECT name, id FROM punctual.queues`
 
 func readQueues(ctx context.Context, q pg.Querier) (QueueSet, error) {
-	rows, err := q.Query(ctx, SelectQueues)
-	if err != nil {
-		return nil, fmt.Errorf("reading queues: %w", err)
-	}
-	queues := QueueSet{}
-	if err := queues.Collect(rows); err != nil {
-		return nil, fmt.Errorf("reading queues: %w", err)
-	}
-	return queues, nil
-}
-
-// Collect reads the rows of SelectQueues.
-func (q QueueSet) Collect(rows pgx.Rows) error {
-	var name string
-	var id int16
-	_, err := pgx.ForEachRow(rows, []any{&name, &id}, func() error {
-		q[name] = id
-		return nil
-	})
-	return err
+	queues, err := pg.Map[string, int16](ctx, q, SelectQueues)
+	return queues, pg.Wrap("reading queues", err)
 }
 
 // ID returns the number of a queue. The error blames the field that names it if there is no such queue.
@@ -80,7 +59,7 @@ func (q QueueSet) ID(field, name string) (int16, error) {
 
 // Unserved returns the queues that have due work and that no live replica serves.
 func (s *Claims) Unserved(ctx context.Context) ([]string, error) {
-	rows, err := s.db.Chores.Query(ctx, `
+	queues, err := pg.All(ctx, s.db.Chores, pgx.RowTo[string], `
 		SELECT q.name
 		FROM punctual.queues q
 		WHERE NOT punctual.is_served(q.name) AND EXISTS (
@@ -90,10 +69,6 @@ func (s *Claims) Unserved(ctx context.Context) ([]string, error) {
 		        UNION ALL
 		        (SELECT FROM punctual.waiting y WHERE y.lane = (q.id * 4 + p)::smallint AND y.due_at <= now() LIMIT 1)) due)
 		ORDER BY q.name`)
-	if err != nil {
-		return nil, fmt.Errorf("looking for queues that no replica serves: %w", err)
-	}
-	queues, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	return queues, pg.Wrap("looking for queues that no replica serves", err)
 }
 

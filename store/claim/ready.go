@@ -44,9 +44,7 @@ SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_
             THEN coalesce((SELECT j.state = 'deleted' FROM punctual.jobs j WHERE j.id = r.job_id), true)
             ELSE false END,
        r.claimed_at IS NULL,
-       coalesce(CASE WHEN d.response_fence = r.fence THEN d.response END, ''),
-       CASE WHEN d.response_fence = r.fence THEN d.response_headers END,
-       coalesce(d.response_fence = r.fence AND d.response_truncated, false)
+       ` + keptColumns + `
 FROM punctual.runs r
 LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
 WHERE r.id = ANY($1::uuid[])
@@ -113,6 +111,7 @@ type readyClaim struct {
 type readyRow struct {
 	run, job uuid.UUID
 	tenant   int32
+	lane     int16
 }
 
 // waitingRun is a run in ready.
@@ -176,28 +175,23 @@ func (s *Claims) claimReady(ctx context.Context, what readyClaim) (c readyClaim,
 
 func (c *readyClaim) lock(ctx context.Context) error {
 	sql, arguments := c.selection()
-	var places []place
 	var f freeze.Look
 	var b pgx.Batch
 	c.claims.queueLock(&b, c.wary, sql, arguments).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
-			var run, job uuid.UUID
-			var tenant int32
-			var lane int16
-			var by *string
+			var r readyRow
 			var since, until *time.Time
 			var at pgtype.TID
-			if err := rows.Scan(&run, &job, &tenant, &lane, &by, &since, &until, &at, &c.now); err != nil {
+			if err := rows.Scan(&r.run, &r.job, &r.tenant, &r.lane, nil, &since, &until, &at, &c.now); err != nil {
 				return err
 			}
 			if at.Valid {
-				c.dated.at[run] = at
+				c.dated.at[r.run] = at
 			}
-			c.lanes[run] = lane
-			places = append(places, place{lane / 4, tenant})
-			c.locked = append(c.locked, readyRow{run, job, tenant})
+			c.lanes[r.run] = r.lane
+			c.locked = append(c.locked, r)
 			if since != nil && until != nil {
-				c.held[run] = &domain.Held{Since: *since, Until: *until, Fetched: c.claim.Held != nil}
+				c.held[r.run] = &domain.Held{Since: *since, Until: *until, Fetched: c.claim.Held != nil}
 			}
 		}
 		return rows.Err()
@@ -221,7 +215,7 @@ func (c *readyClaim) lock(ctx context.Context) error {
 	case c.silent:
 		c.more = len(c.locked) == silentBatch
 	case held == nil:
-		c.batch.Full = usedUp(c.claim.Quotas, places, func(p place) place { return p })
+		c.batch.Full = usedUp(c.claim.Quotas, c.locked, func(r readyRow) place { return place{r.lane / 4, r.tenant} })
 	case len(c.locked) == held.Most:
 		for _, lane := range held.Lanes {
 			c.batch.Full = append(c.batch.Full, lane/4)
@@ -261,16 +255,14 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 		for rows.Next() {
 			var w waitingRun
 			var headers []byte
-			var causedBy, webhookID, workflow *uuid.UUID
 			if err := rows.Scan(append([]any{
 				&w.RunID, &w.key.Job, &w.key.Version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt,
-				&causedBy, &w.Event, &w.EventBody, &headers, &w.Body, &webhookID, &w.IdempotencyKey, &w.ExpiresAfter,
-				&w.Step, &workflow, &w.TraceParent,
+				&w.CausedBy, &w.Event, &w.EventBody, &headers, &w.Body, &w.WebhookID, &w.IdempotencyKey, &w.ExpiresAfter,
+				&w.Step, &w.Workflow, &w.TraceParent,
 				&w.overdue, &w.AcceptedAt, &w.Fence, &w.started, &w.losses, &w.deleted, &w.fresh,
 			}, w.kept.Into()...)...); err != nil {
 				return err
 			}
-			w.CausedBy, w.WebhookID, w.Workflow = pg.OrNil(causedBy), pg.OrNil(webhookID), pg.OrNil(workflow)
 			w.key.Step = w.Step
 			if headers != nil {
 				if err := json.Unmarshal(headers, &w.Headers); err != nil {
@@ -304,7 +296,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 	if err := mendGates(ctx, c.conn, c.found.Jobs, c.gates); err != nil {
 		return err
 	}
-	if err := c.claims.loadTokenKey(ctx, c.conn, maps.All(c.found.Jobs)); err != nil {
+	if err := c.claims.loadTokenKey(ctx, c.conn, c.found.Jobs); err != nil {
 		return err
 	}
 	c.passGatesOfSteps()
@@ -445,9 +437,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	if err := c.overlaps.write(ctx, c.conn, &b); err != nil {
 		return err
 	}
-	if len(c.taken) > 0 {
-		queueTakeGates(&b, c.taken, c.takers)
-	}
+	queueTakeGates(&b, c.taken, c.takers)
 	if len(c.later) > 0 {
 		b.Queue(`
 			UPDATE punctual.ready r SET due_at = u.due_at
@@ -462,7 +452,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 		b.Queue(`DELETE FROM punctual.ready WHERE run_id = ANY((SELECT $1::uuid[])::uuid[])`, pg.Prepared{}, c.leave)
 	}
 	if len(c.start) > 0 {
-		queueFences(dayOfRuns(c.start).queue(&b, startWaiting, c.start, c.claim.Replica, lease.ID), fences)
+		dayOfRuns(c.start).queue(&b, startWaiting, c.start, c.claim.Replica, lease.ID).Query(pg.IntoMap(fences))
 	}
 	c.following.QueueEvents(&b, c.started)
 	written := QueueFinish(&b, c.ended, nil, Earlier{}, AnyDay, c.following)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
@@ -29,8 +30,9 @@ const (
 const selectRunning = `
 SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late,
        r.attempt, r.fence, coalesce(r.step, ''), r.parent_run,
-       (SELECT ` + ofTrace + `
-        FROM punctual.run_data d WHERE d.run_id = r.id AND d.run_id = ANY($2::uuid[])), r.started_at, now(),
+       coalesce((SELECT ` + ofTrace + `
+                 FROM punctual.run_data d WHERE d.run_id = r.id AND d.run_id = ANY($2::uuid[])), ''),
+       r.started_at, now(),
        (SELECT count(*)
         FROM (SELECT a.outcome, a.reason FROM punctual.attempts a
               WHERE a.run_id = r.id AND a.run_id = ANY($2::uuid[]) ORDER BY a.fence DESC LIMIT 2) last
@@ -43,11 +45,10 @@ FROM `
 const (
 	ofClaims = `punctual.claims c
 CROSS JOIN LATERAL unnest(c.run_ids) AS u(run_id)
-LEFT JOIN punctual.runs r
+JOIN punctual.runs r
   ON r.id = u.run_id AND r.id = ANY($2::uuid[]) AND r.status = 'running' AND r.accepted_at IS NULL
  AND r.replica = c.replica AND r.claimed_at = c.claimed_at
-WHERE c.id = ANY($1::uuid[])
-ORDER BY c.id`
+WHERE c.id = ANY($1::uuid[])`
 	ofNoClaim = `punctual.runs r
 CROSS JOIN (SELECT NULL::uuid AS id WHERE $1::uuid[] IS NULL) c
 WHERE r.id = ANY($2::uuid[])
@@ -57,7 +58,6 @@ WHERE r.id = ANY($2::uuid[])
 // claimedRun is a run that is running under a claim.
 type claimedRun struct {
 	domain.Assignment
-	claim   uuid.UUID
 	key     definitions.Version
 	tenant  int32
 	started time.Time
@@ -123,7 +123,7 @@ func (s *Claims) endRunning(
 	ctx context.Context, pool *pg.Pool, which string, claims, runs []uuid.UUID,
 ) (n int, err error) {
 	held, err := readRunning(ctx, pool, which, claims, runs)
-	if held.claims = nil; err == nil && len(held.runs) > 0 {
+	if err == nil && len(held.runs) > 0 {
 		n, _, err = s.end(ctx, pool, held, forgotten)
 	}
 	return n, err
@@ -139,11 +139,12 @@ func (s *Claims) endClaims(
 	if err != nil || len(runs) == 0 {
 		return 0, nil, err
 	}
-	held, err := readRunning(ctx, s.db.Runs, ofClaims,
-		slices.Collect(maps.Keys(runs)), slices.Concat(slices.Collect(maps.Values(runs))...))
-	if err != nil || len(held.claims) == 0 {
+	claims := slices.SortedFunc(maps.Keys(runs), pg.CompareIDs)
+	held, err := readRunning(ctx, s.db.Runs, ofClaims, claims, slices.Concat(slices.Collect(maps.Values(runs))...))
+	if err != nil {
 		return 0, nil, err
 	}
+	held.claims = claims
 	return s.end(ctx, s.db.Runs, held, judge)
 }
 
@@ -165,7 +166,7 @@ func (s *Claims) end(
 					"this version of Punctual cannot read the job's definition of a lost run; the run is left to a version that can",
 					"run", r.RunID, "job", r.key.Job, "version", r.key.Version, "error", found.Why(r.key))
 			}
-			left = append(left, r.claim)
+			left = append(left, r.Lease.ID)
 			continue
 		}
 		outcomes = append(outcomes, judge(r, held.now))
@@ -204,50 +205,18 @@ func (s *Claims) end(
 	return len(f.written), append(left, f.kept...), nil
 }
 
-func readRunning(ctx context.Context, q pg.Querier, which string, claims, runs []uuid.UUID) (claimedRuns, error) {
-	var held claimedRuns
-	rows, err := q.Query(ctx, selectRunning+which, claims, runs)
-	if err != nil {
-		return held, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var claim, workflow *uuid.UUID
-		var step, traceParent *string
-		var run, job *uuid.UUID
-		var version, tenant *int32
-		var lane, attempt *int16
-		var trigger *domain.Trigger
-		var slot, due, started *time.Time
-		var late *bool
-		var fence *int64
-		var r claimedRun
-		if err := rows.Scan(&claim, &run, &job, &version, &tenant, &lane, &trigger, &slot, &due, &late, &attempt, &fence,
-			&step, &workflow, &traceParent, &started, &held.now, &r.losses); err != nil {
-			return held, err
-		}
-		if claim != nil {
-			r.claim = *claim
-			if len(held.claims) == 0 || held.claims[len(held.claims)-1] != r.claim {
-				held.claims = append(held.claims, r.claim)
-			}
-		}
-		if run == nil {
-			continue
-		}
-		r.key = definitions.Version{Job: *job, Version: *version, Step: *step}
-		r.tenant, r.started = *tenant, *started
-		r.Assignment = domain.Assignment{
-			RunID: *run, Lease: &domain.Lease{ID: r.claim}, Lane: *lane, Trigger: *trigger, ScheduledFor: *slot,
-			DueAt: *due, Late: *late, Attempt: int(*attempt), Fence: *fence, Step: *step, Workflow: pg.OrNil(workflow),
-			Gated: true, // not known here, so assumed
-		}
-		if traceParent != nil {
-			r.TraceParent = *traceParent
-		}
-		held.runs = append(held.runs, r)
-	}
-	return held, rows.Err()
+func readRunning(
+	ctx context.Context, q pg.Querier, which string, claims, runs []uuid.UUID,
+) (held claimedRuns, err error) {
+	held.runs, err = pg.All(ctx, q, func(row pgx.CollectableRow) (r claimedRun, err error) {
+		r.Lease = new(domain.Lease)
+		r.Gated = true // not known here, so assumed
+		err = row.Scan(&r.Lease.ID, &r.RunID, &r.key.Job, &r.key.Version, &r.tenant, &r.Lane, &r.Trigger, &r.ScheduledFor,
+			&r.DueAt, &r.Late, &r.Attempt, &r.Fence, &r.Step, &r.Workflow, &r.TraceParent, &r.started, &held.now, &r.losses)
+		r.key.Step = r.Step
+		return r, err
+	}, selectRunning+which, claims, runs)
+	return held, err
 }
 
 // Ended is told of attempts that this replica has ended for their targets. It counts them in the metrics.

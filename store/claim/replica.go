@@ -16,19 +16,22 @@ import (
 	"punctual/store/pg"
 )
 
-// insertReplica notes first that no replica had renewed for a while (back), so that targets could not be heard. If
-// another transaction has locked the row of deployment, no heartbeat waits for it. Until the absence is noted,
-// heartbeats write that they renewed long ago, so that no replica counts as back.
-const insertReplica = `
+// A heartbeat, of which insertReplica is a replica's first, notes first that no replica had renewed for a while (back),
+// so that targets could not be heard. If another transaction has locked the row of deployment, no heartbeat waits for
+// it. Until the absence is noted, heartbeats write that they renewed long ago, so that no replica counts as back.
+const (
+	withBack = `
 WITH back AS (
     UPDATE punctual.deployment d SET back_at = now()
     FROM (SELECT singleton FROM punctual.deployment WHERE punctual.all_away() FOR NO KEY UPDATE SKIP LOCKED) free
-    WHERE d.singleton = free.singleton RETURNING true)
+    WHERE d.singleton = free.singleton RETURNING true)`
+	renewedAt = `
+now() - CASE WHEN punctual.all_away() AND NOT EXISTS (SELECT FROM back) THEN interval '6 s' ELSE interval '0' END`
+	insertReplica = withBack + `
 INSERT INTO punctual.replicas (id, host, version, zone_data, queues, renewed_at)
-VALUES ($1, $2, $3, $4, $5::jsonb,
-        now() - CASE WHEN punctual.all_away() AND NOT EXISTS (SELECT FROM back)
-                     THEN interval '6 s' ELSE interval '0' END)
+VALUES ($1, $2, $3, $4, $5::jsonb, ` + renewedAt + `)
 ON CONFLICT (id) DO NOTHING`
+)
 
 // Register implements scheduler.Store.
 func (s *Claims) Register(ctx context.Context, r scheduler.Replica) (map[string]int16, error) {
@@ -54,16 +57,10 @@ func (s *Claims) Register(ctx context.Context, r scheduler.Replica) (map[string]
 // renewing returns the statement of a heartbeat. It is assembled from what other rooms ask with it, because one
 // statement costs an idle database less than three.
 func (s *Claims) renewing() string {
-	return `
-		WITH back AS (
-		    UPDATE punctual.deployment d SET back_at = now()
-		    FROM (SELECT singleton FROM punctual.deployment WHERE punctual.all_away() FOR NO KEY UPDATE SKIP LOCKED) free
-		    WHERE d.singleton = free.singleton RETURNING true),
+	return withBack + `,
 		renewed AS (
 		    UPDATE punctual.replicas
-		    SET beat = beat + 1, draining = $2, lacks = nullif($3, ''),
-		        renewed_at = now() - CASE WHEN punctual.all_away() AND NOT EXISTS (SELECT FROM back)
-		                                  THEN interval '6 s' ELSE interval '0' END
+		    SET beat = beat + 1, draining = $2, lacks = nullif($3, ''), renewed_at = ` + renewedAt + `
 		    WHERE id = $1 RETURNING id)
 		SELECT EXISTS (SELECT FROM renewed),
 		       (SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM punctual.replicas WHERE id <> $1),
@@ -99,12 +96,9 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Cond
 	if guarding {
 		line.queue(&b)
 	}
-	b.Queue(s.renewing(), replica, is.Draining, is.Lacks).QueryRow(func(row pgx.Row) error {
-		return row.Scan(append([]any{
-			&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &facts, &p.AllowedTargets,
-			&reporting,
-		}, append(append(frozen.Targets(), &copied), limits.targets()...)...)...)
-	})
+	b.Queue(s.renewing(), replica, is.Draining, is.Lacks).QueryRow(pg.IntoPlaces(append([]any{
+		&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &facts, &p.AllowedTargets, &reporting,
+	}, append(append(frozen.Targets(), &copied), limits.targets()...)...)...))
 	err := s.db.Heartbeats.SendBatch(ctx, &b).Close()
 	if guarding && s.hidesTimeline(err) {
 		return s.Renew(ctx, replica, is)
@@ -150,27 +144,23 @@ func (s *Claims) remove(ctx context.Context, lost []scheduler.Heartbeat) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	ids, beats := make([]uuid.UUID, len(lost)), make([]int64, len(lost))
-	for i, h := range lost {
-		ids[i], beats[i] = h.Replica, h.Beat
-	}
-	_, err := s.db.Runs.Exec(ctx, `
+	return pg.Wrap("removing lost replicas", pg.Exec(ctx, s.db.Runs, `
 		WITH still AS (
 		    SELECT r.id
 		    FROM punctual.replicas r
 		    JOIN unnest($1::uuid[], $2::bigint[]) AS u(id, beat) ON r.id = u.id AND r.beat = u.beat
 		    ORDER BY r.id FOR UPDATE OF r SKIP LOCKED)
-		DELETE FROM punctual.replicas r USING still s WHERE r.id = s.id`, ids, beats)
-	return pg.Wrap("removing lost replicas", err)
+		DELETE FROM punctual.replicas r USING still s WHERE r.id = s.id`,
+		pg.Column(lost, func(h scheduler.Heartbeat) uuid.UUID { return h.Replica }),
+		pg.Column(lost, func(h scheduler.Heartbeat) int64 { return h.Beat })))
 }
 
 // Deregister implements scheduler.Store.
 func (s *Claims) Deregister(ctx context.Context, replica uuid.UUID) error {
 	// Other replicas first recover the outcomes that it could not write: until then its runs count.
-	_, err := s.db.Runs.Exec(ctx, `
+	return pg.Wrap(fmt.Sprintf("deregistering replica %s", replica), pg.Exec(ctx, s.db.Runs, `
 		WITH gone AS (
 			DELETE FROM punctual.allowances
 			WHERE replica = $1 AND NOT EXISTS (SELECT FROM punctual.claims WHERE replica = $1))
-		DELETE FROM punctual.replicas WHERE id = $1`, replica)
-	return pg.Wrap(fmt.Sprintf("deregistering replica %s", replica), err)
+		DELETE FROM punctual.replicas WHERE id = $1`, replica))
 }

@@ -113,9 +113,7 @@ RETURNING p.run_id`
 const readReports = `
 SELECT p.run_id, p.fence, p.outcome = 'succeeded', p.result, coalesce(p.error, ''), p.applied_at IS NOT NULL,
        coalesce(r.started_at, now()), coalesce(r.http_status, 0), r.accepted_at IS NOT NULL,
-       coalesce(CASE WHEN d.response_fence = r.fence THEN d.response END, ''),
-       CASE WHEN d.response_fence = r.fence THEN d.response_headers END,
-       coalesce(d.response_fence = r.fence AND d.response_truncated, false)
+       ` + keptColumns + `
 FROM punctual.reports p
 JOIN punctual.runs r ON r.id = p.run_id AND r.id = ANY($1::uuid[])
 LEFT JOIN punctual.run_data d ON d.run_id = p.run_id AND d.run_id = ANY($1::uuid[])
@@ -133,16 +131,10 @@ func (a *arbiter) queue(b *pgx.Batch) {
 		b.Queue(closeReports, a.ids, a.tenants, a.fences).Query(pg.IntoKeys(a.closed, true))
 	}
 	b.Queue(readReports, a.ids).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var r report
-			if err := rows.Scan(append([]any{
-				&r.run, &r.fence, &r.succeeded, &r.result, &r.error, &r.applied, &r.started, &r.http, &r.accepted,
-			}, r.kept.Into()...)...); err != nil {
-				return err
-			}
-			a.reports[r.run] = r
-		}
-		return rows.Err()
+		var r report
+		return pg.Each(rows, append([]any{
+			&r.run, &r.fence, &r.succeeded, &r.result, &r.error, &r.applied, &r.started, &r.http, &r.accepted,
+		}, r.kept.Into()...), func() { a.reports[r.run] = r })
 	})
 }
 
@@ -286,13 +278,8 @@ func (s *Claims) ApplyReports(ctx context.Context) (left bool, err error) {
 	var after uuid.UUID
 	for n := reportBatch; n == reportBatch; {
 		var ids []uuid.UUID
-		rows, err := s.db.Runs.Query(ctx, selectReports, since, after, reportBatch)
-		if err == nil {
-			_, err = pgx.ForEachRow(rows, []any{&after, &since}, func() error {
-				ids = append(ids, after)
-				return nil
-			})
-		}
+		rows := pg.Query(ctx, s.db.Runs, selectReports, since, after, reportBatch)
+		err := pg.Each(rows, []any{&after, &since}, func() { ids = append(ids, after) })
 		if n = len(ids); err == nil && n > 0 {
 			err = s.applyReports(ctx, ids)
 		}
@@ -308,7 +295,7 @@ func (s *Claims) applyReports(ctx context.Context, runs []uuid.UUID) error {
 	if err != nil || len(held.runs) == 0 {
 		return err
 	}
-	held.claims, held.reported = nil, true
+	held.reported = true
 	_, _, err = s.end(ctx, s.db.Runs, held, func(r claimedRun, now time.Time) domain.Outcome {
 		return domain.Outcome{Assignment: r.Assignment, Verdict: domain.Succeed, StartedAt: r.started, FinishedAt: now}
 	})

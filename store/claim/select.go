@@ -2,6 +2,7 @@ package claim
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"punctual/scheduler"
@@ -31,36 +32,39 @@ func byPriority(lane string) string {
     SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low`
 }
 
-// lockSlots locks due slots. NO KEY, so that a foreign-key check on a due job does not hide it. Each row comes with a
-// fencing token, which was given under the row's lock, and with its address (ctid), which stays the same until the
-// transaction ends or writes the row.
-var lockSlots = `
-SELECT s.*, now(), nextval('punctual.fences'), CASE WHEN (SELECT $6::boolean) THEN (
-    SELECT v.definition FROM punctual.job_versions v WHERE v.job_id = s.job_id AND v.version = s.version) END
-FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
-CROSS JOIN LATERAL (` + byPriority(`
-        SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
-        FROM punctual.schedules
-        WHERE enabled AND tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4%s)::smallint
-          AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-          AND next_run_at <= now() - (SELECT $4::interval)
-        ORDER BY next_run_at LIMIT q.slots%s
-        FOR NO KEY UPDATE SKIP LOCKED`) + `) s`
+// selection is a statement that locks due rows, in two forms: for quotas of queues, and for quotas of tenants.
+type selection struct{ ofAny, ofTenants string }
 
-// lockSlotsOfTenants locks due slots by quotas for tenants. That the index by tenant serves it, and not the other one
-// through all that others have due, is because the column's n_distinct is set in the schema.
-var lockSlotsOfTenants = `
+// selecting returns both forms of a statement. In it, {quotas} stands for the quotas, and {tenant} for what they say of
+// a row's tenant.
+func selecting(statement string) selection {
+	form := func(quotas, tenant string) string {
+		return strings.NewReplacer("{quotas}", quotas, "{tenant}", tenant).Replace(statement)
+	}
+	return selection{
+		ofAny: form(`unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)`,
+			`tenant <> ALL((SELECT $5::int[])::int[])`),
+		ofTenants: form(`unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $5::int[])) AS q(queue, slots, tenant)`,
+			`tenant = q.tenant`),
+	}
+}
+
+// ofSlots locks due slots. NO KEY, so that a foreign-key check on a due job does not hide it. Each row comes with a
+// fencing token, which was given under the row's lock, and with its address (ctid), which stays the same until the
+// transaction ends or writes the row. That the index by tenant serves quotas for tenants, and not the other one through
+// all that others have due, is because the column's n_distinct is set in the schema.
+var ofSlots = selecting(`
 SELECT s.*, now(), nextval('punctual.fences'), CASE WHEN (SELECT $6::boolean) THEN (
     SELECT v.definition FROM punctual.job_versions v WHERE v.job_id = s.job_id AND v.version = s.version) END
-FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $5::int[])) AS q(queue, slots, tenant)
+FROM {quotas}
 CROSS JOIN LATERAL (` + byPriority(`
         SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
         FROM punctual.schedules
-        WHERE enabled AND tenant = q.tenant AND lane = (q.queue * 4%s)::smallint
+        WHERE enabled AND {tenant} AND lane = (q.queue * 4%s)::smallint
           AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND next_run_at <= now() - (SELECT $4::interval)
         ORDER BY next_run_at LIMIT q.slots%s
-        FOR NO KEY UPDATE SKIP LOCKED`) + `) s`
+        FOR NO KEY UPDATE SKIP LOCKED`) + `) s`)
 
 // unlessGateIsFree leaves out jobs of which no run is in flight any more, as there is nothing to replace. While they
 // are locked here, the claim that has a worker slot for the successor would pass over it.
@@ -79,7 +83,7 @@ FROM (
     FOR NO KEY UPDATE SKIP LOCKED) s`
 
 // lockReadyReplacing locks the due runs of some jobs that wait: those in ready, and dated ones. Dated ones come with
-// their addresses, as in lockSlots.
+// their addresses, as in ofSlots.
 const lockReadyReplacing = `
 SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until,
        CASE WHEN tableoid = 'punctual.dated'::regclass THEN ctid END AS dated, now()
@@ -88,56 +92,31 @@ WHERE job_id = ANY($1::uuid[]) AND lane >= 0 AND due_at <= now()` + unlessGateIs
 ORDER BY due_at, run_id LIMIT $2
 FOR UPDATE SKIP LOCKED`
 
-// lockReady and lockReadyOfTenants lock runs that wait, likewise.
-var lockReady = `
+// ofReady locks runs that wait, likewise.
+var ofReady = selecting(`
 SELECT s.*, now()
-FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
+FROM {quotas}
 CROSS JOIN LATERAL (` + byPriority(`
         SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until,
                CASE WHEN tableoid = 'punctual.dated'::regclass THEN ctid END AS dated
         FROM punctual.waiting
-        WHERE tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4%s)::smallint
+        WHERE {tenant} AND lane = (q.queue * 4%s)::smallint
           AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND due_at <= now() - (SELECT $4::interval)
         ORDER BY due_at, run_id LIMIT q.slots%s
-        FOR UPDATE SKIP LOCKED`) + `) s`
+        FOR UPDATE SKIP LOCKED`) + `) s`)
 
-var lockReadyOfTenants = `
+// ofOrdered locks ordered runs: they wait in one lane of a queue, whatever their priority.
+var ofOrdered = selecting(`
 SELECT s.*, now()
-FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $5::int[])) AS q(queue, slots, tenant)
-CROSS JOIN LATERAL (` + byPriority(`
-        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until,
-               CASE WHEN tableoid = 'punctual.dated'::regclass THEN ctid END AS dated
-        FROM punctual.waiting
-        WHERE tenant = q.tenant AND lane = (q.queue * 4%s)::smallint
-          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-          AND due_at <= now() - (SELECT $4::interval)
-        ORDER BY due_at, run_id LIMIT q.slots%s
-        FOR UPDATE SKIP LOCKED`) + `) s`
-
-// lockOrdered and lockOrderedOfTenants lock runs that somebody ordered: they wait in one lane of a queue, whatever
-// their priority.
-const lockOrdered = `
-SELECT s.*, now()
-FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
+FROM {quotas}
 CROSS JOIN LATERAL (
     SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, NULL::tid
     FROM punctual.ready
-    WHERE tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4 + 3)::smallint
+    WHERE {tenant} AND lane = (q.queue * 4 + 3)::smallint
       AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
       AND due_at <= now() - (SELECT $4::interval)
-    ORDER BY due_at, run_id LIMIT q.slots FOR UPDATE SKIP LOCKED) s`
-
-const lockOrderedOfTenants = `
-SELECT s.*, now()
-FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $5::int[])) AS q(queue, slots, tenant)
-CROSS JOIN LATERAL (
-    SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, NULL::tid
-    FROM punctual.ready
-    WHERE tenant = q.tenant AND lane = (q.queue * 4 + 3)::smallint
-      AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-      AND due_at <= now() - (SELECT $4::interval)
-    ORDER BY due_at, run_id LIMIT q.slots FOR UPDATE SKIP LOCKED) s`
+    ORDER BY due_at, run_id LIMIT q.slots FOR UPDATE SKIP LOCKED) s`)
 
 // lockHeld locks runs that wait for one host, the longest unsent first, but for those of some jobs.
 const lockHeld = `
@@ -146,15 +125,6 @@ FROM punctual.ready
 WHERE tenant = $1 AND held_by = $2 AND lane = ANY($3::smallint[]) AND job_id <> ALL($4::uuid[])
 ORDER BY held_since, run_id LIMIT $5
 FOR UPDATE SKIP LOCKED`
-
-// selection is a statement that locks due rows, in two forms: for quotas of queues, and for quotas of tenants.
-type selection struct{ ofAny, ofTenants string }
-
-var (
-	ofSlots   = selection{lockSlots, lockSlotsOfTenants}
-	ofReady   = selection{lockReady, lockReadyOfTenants}
-	ofOrdered = selection{lockOrdered, lockOrderedOfTenants}
-)
 
 // window is for how long a claim's rows have been due: at most from (nil: for however long), and at least until. What
 // is due now has a bound, because index entries that are dead but still visible to an old snapshot lie beyond it, and

@@ -3,7 +3,6 @@ package claim
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -15,34 +14,6 @@ import (
 
 // SweepBatch is how many runs a sweep looks at in a minute. To look at each costs about a microsecond.
 const SweepBatch = 100_000
-
-// sweep is how far a replica has looked at runs, from the newest back to the oldest.
-type sweep struct {
-	mu     sync.Mutex
-	before *uuid.UUID // it has looked at the runs from this id on; nil: at none
-}
-
-// anew lets the sweep begin with the newest runs again.
-func (s *sweep) anew() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.before = nil
-}
-
-// advance records how far a batch has come, unless the sweep has begun anew meanwhile.
-func (s *sweep) advance(from, to *uuid.UUID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.before == from {
-		s.before = to
-	}
-}
-
-func (s *sweep) reached() *uuid.UUID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.before
-}
 
 // selectUnheld looks at the newest runs ($2) of a window before an id ($1). It selects those that have not ended and
 // that nobody has, and the last one that it looked at. No index finds such runs: it would have to be written when a run
@@ -120,7 +91,7 @@ func (s *Claims) Sweep(ctx context.Context) (n int, left bool, err error) {
 
 // lookForUnheld looks at the next batch of runs, which is of one window of days. It returns those that nobody has.
 func (s *Claims) lookForUnheld(ctx context.Context) (running, waiting []uuid.UUID, err error) {
-	before := s.swept.reached()
+	before := s.swept.Load()
 	search := days.Search{Index: days.All}
 	if before != nil {
 		search.Until = domain.IDTime(*before)
@@ -130,9 +101,7 @@ func (s *Claims) lookForUnheld(ctx context.Context) (running, waiting []uuid.UUI
 		var b pgx.Batch
 		b.Queue(pg.ByIndex)
 		b.Queue(selectUnheld(w), before, SweepBatch).Query(func(rows pgx.Rows) error {
-			var id uuid.UUID
-			var nobodys, underway, end bool
-			_, err := pgx.ForEachRow(rows, []any{&id, &nobodys, &underway, &end}, func() error {
+			return pg.Each4(rows, func(id uuid.UUID, nobodys, underway, end bool) {
 				if end {
 					last = new(id)
 				}
@@ -142,16 +111,15 @@ func (s *Claims) lookForUnheld(ctx context.Context) (running, waiting []uuid.UUI
 				case nobodys:
 					waiting = append(waiting, id)
 				}
-				return nil
 			})
-			return err
 		})
 		return last != nil, q.SendBatch(ctx, &b).Close()
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	s.swept.advance(before, last) // nil after the oldest run: the next batch begins anew
+	// Unless the sweep has begun anew meanwhile. Nil comes after the oldest run: then the next batch begins anew.
+	s.swept.CompareAndSwap(before, last)
 	return running, waiting, nil
 }
 

@@ -16,17 +16,17 @@ func TestANewTimelineLetsTheSweepBeginAnew(t *testing.T) {
 	s := &Claims{definitions: definitions.New(0, 0)}
 	s.look(timeline{here: "00000001"}, false)
 	run := uuid.New()
-	s.swept.advance(nil, &run)
+	s.swept.Store(&run)
 	s.look(timeline{here: "00000001"}, false)
-	if s.swept.reached() != &run || s.replaced.Load() {
-		t.Errorf("on the same timeline the sweep goes on from %v", s.swept.reached())
+	if s.swept.Load() != &run || s.replaced.Load() {
+		t.Errorf("on the same timeline the sweep goes on from %v", s.swept.Load())
 	}
 	s.look(timeline{here: "00000002"}, false)
-	if s.swept.reached() != nil || !s.replaced.Load() {
+	if s.swept.Load() != nil || !s.replaced.Load() {
 		t.Error("the sweep goes on as if nothing were lost")
 	}
-	s.swept.advance(&run, new(uuid.New())) // of a batch that was under way
-	if s.swept.reached() != nil {
+	s.swept.CompareAndSwap(&run, new(uuid.New())) // of a batch that was under way
+	if s.swept.Load() != nil {
 		t.Error("a batch that was under way let the sweep go on where it was")
 	}
 }

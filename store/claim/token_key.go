@@ -3,7 +3,6 @@ package claim
 import (
 	"context"
 	"fmt"
-	"iter"
 
 	"punctual/scheduler/domain"
 	"punctual/store/definitions"
@@ -11,9 +10,7 @@ import (
 )
 
 // loadTokenKey reads the key of run tokens before the first claim of an asynchronous job or of a step commits.
-func (s *Claims) loadTokenKey(
-	ctx context.Context, q pg.Querier, jobs iter.Seq2[definitions.Version, *domain.Job],
-) error {
+func (s *Claims) loadTokenKey(ctx context.Context, q pg.Querier, jobs map[definitions.Version]*domain.Job) error {
 	if s.tokenKey.Load() != nil {
 		return nil
 	}

@@ -88,7 +88,7 @@ ORDER BY w.run_id`
 const (
 	readSteps = `
 SELECT r.id, r.status, coalesce(r.reason, ''), coalesce(r.error, ''),
-       coalesce(r.caused_by, '00000000-0000-0000-0000-000000000000'), r.finished_at
+       r.caused_by, r.finished_at
 FROM punctual.runs r
 WHERE r.id = ANY($1::uuid[])`
 	readResults = `
@@ -257,18 +257,14 @@ func (s *Claims) readLive(ctx context.Context, q pg.Querier, b *pgx.Batch, of co
 		return nil, nil
 	}
 	b.Queue(pg.ByIndex)
-	of.on.queue(b, readWorkflows, of.runs).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			w := &workflow{runs: map[string]domain.StepRun{}}
-			if err := rows.Scan(&w.id, &w.marked, &w.old, &w.key.Job, &w.key.Version, &w.tenant, &w.status, &w.reason,
-				(*[]byte)(&w.input), &w.rerun, &w.now); err != nil {
-				return err
-			}
-			w.due = w.marked || of.jobs != nil
-			all = append(all, w)
-		}
-		return rows.Err()
-	})
+	scan := func(row pgx.CollectableRow) (*workflow, error) {
+		w := &workflow{runs: map[string]domain.StepRun{}}
+		err := row.Scan(&w.id, &w.marked, &w.old, &w.key.Job, &w.key.Version, &w.tenant, &w.status, &w.reason,
+			(*[]byte)(&w.input), &w.rerun, &w.now)
+		w.due = w.marked || of.jobs != nil
+		return w, err
+	}
+	of.on.queue(b, readWorkflows, of.runs).Query(pg.Into(&all, scan))
 	if of.jobs != nil {
 		steps := of.queueSteps(b)
 		err := q.SendBatch(ctx, b).Close()
@@ -336,20 +332,12 @@ func (c concerned) queueSteps(b *pgx.Batch) *stepRuns {
 			ids, s.places[id] = append(ids, id), stepPlace{run, steps[i].Name}
 		}
 	}
-	c.on.queue(b, readSteps, ids).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var r domain.StepRun
-			var finished *time.Time
-			if err := rows.Scan(&r.ID, &r.Status, &r.Reason, &r.Error, &r.CausedBy, &finished); err != nil {
-				return err
-			}
-			if finished != nil {
-				r.FinishedAt = *finished
-			}
-			s.found = append(s.found, r)
-		}
-		return rows.Err()
-	})
+	c.on.queue(b, readSteps, ids).Query(pg.Into(&s.found, func(row pgx.CollectableRow) (r domain.StepRun, err error) {
+		var finished *time.Time
+		err = row.Scan(&r.ID, &r.Status, &r.Reason, &r.Error, &r.CausedBy, &finished)
+		r.FinishedAt = pg.OrZero(finished)
+		return r, err
+	}))
 	return s
 }
 
@@ -494,16 +482,12 @@ func readResultsOf(ctx context.Context, q pg.Querier, on Day, entries map[*workf
 	}
 	var b pgx.Batch
 	on.queue(&b, readResults, ids).Query(func(rows pgx.Rows) error {
-		var id uuid.UUID
-		var text string
-		_, err := pgx.ForEachRow(rows, []any{&id, &text}, func() error {
+		return pg.Each2(rows, func(id uuid.UUID, text string) {
 			p := places[id]
 			r := p.of.runs[p.step]
 			r.Result = json.RawMessage(text)
 			p.of.runs[p.step] = r
-			return nil
 		})
-		return err //nolint:wrapcheck // by the sender of the batch
 	})
 	return pg.Wrap("reading the results of steps", q.SendBatch(ctx, &b).Close())
 }

@@ -93,16 +93,13 @@ func (d *Days) old(ctx context.Context) ([]oldDay, error) {
 	var all []oldDay
 	var o oldDay
 	var t dayTable
-	_, err := pgx.ForEachRow(rows, []any{
-		&o.from, &o.old, &o.gone, &t.name, &t.parent, &t.state, &t.failures,
-	}, func() error {
+	err := pg.Each(rows, []any{&o.from, &o.old, &o.gone, &t.name, &t.parent, &t.state, &t.failures}, func() {
 		o.day = o.from.Format(time.DateOnly)
 		if n := len(all); n == 0 || all[n-1].day != o.day {
 			all = append(all, oldDay{day: o.day, from: o.from, old: o.old, gone: o.gone})
 		}
 		last := &all[len(all)-1]
 		last.tables = append(last.tables, t)
-		return nil
 	})
 	return all, err
 }
@@ -143,12 +140,10 @@ func (d *Days) retire(ctx context.Context, o oldDay) error {
 	if !may {
 		return d.attach(ctx, o)
 	}
-	if attached {
-		for _, t := range o.tables {
-			if o.goes(t) && t.state == "attached" {
-				if err := d.alter(ctx, t, "CONCURRENTLY"); err != nil {
-					return err
-				}
+	for _, t := range o.tables {
+		if o.goes(t) && t.state == "attached" {
+			if err := d.alter(ctx, t, "CONCURRENTLY"); err != nil {
+				return err
 			}
 		}
 	}

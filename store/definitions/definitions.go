@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -124,16 +126,13 @@ func (d *Definitions) compile(f *Found, key Version, tenant int32, text []byte) 
 }
 
 func (d *Definitions) read(b *pgx.Batch, missing map[Version]int32, f *Found) {
-	ids := make([]uuid.UUID, 0, len(missing))
-	versions := make([]int32, 0, len(missing))
-	for key := range missing {
-		ids = append(ids, key.Job)
-		versions = append(versions, key.Version)
-	}
+	keys := slices.Collect(maps.Keys(missing))
 	b.Queue(`
 		SELECT v.job_id, v.version, v.definition
 		FROM unnest((SELECT $1::uuid[]), (SELECT $2::int[])) AS u(job_id, version)
-		JOIN punctual.job_versions v ON v.job_id = u.job_id AND v.version = u.version`, pg.Prepared{}, ids, versions).
+		JOIN punctual.job_versions v ON v.job_id = u.job_id AND v.version = u.version`, pg.Prepared{},
+		pg.Column(keys, func(key Version) uuid.UUID { return key.Job }),
+		pg.Column(keys, func(key Version) int32 { return key.Version })).
 		Query(func(rows pgx.Rows) error {
 			err := pg.Each3(rows, func(job uuid.UUID, version int32, raw []byte) {
 				key := Version{Job: job, Version: version}

@@ -88,18 +88,11 @@ func (s *Events) Try(ctx context.Context, tenant int32, name string, body json.R
 		JOIN punctual.jobs j ON j.id = v.job_id AND j.version = v.version
 		WHERE v.tenant = $1 AND v.event = $2 AND j.tenant = $1 AND j.state <> 'deleted'
 		ORDER BY j.name`, tenant, name)
-	defer rows.Close()
 	t := Trial{Runs: []string{}, Skips: []string{}}
 	filters := filters{body: body}
-	for rows.Next() {
-		var job string
-		var paused bool
-		var filter domain.EventFilter
-		if err := rows.Scan(&job, &paused, (*string)(&filter)); err != nil {
-			return t, fmt.Errorf("reading a subscriber of event %s: %w", name, err)
-		}
+	err := pg.Each3(rows, func(job string, paused bool, filter string) {
 		switch {
-		case !filters.match(filter):
+		case !filters.match(domain.EventFilter(filter)):
 			t.Unmatched++
 		case paused:
 			t.Skipped++
@@ -108,8 +101,8 @@ func (s *Events) Try(ctx context.Context, tenant int32, name string, body json.R
 			t.Made++
 			t.Runs = append(t.Runs, job)[:min(t.Made, MostNamed)]
 		}
-	}
-	return t, pg.Wrap("reading the subscribers of event "+name, rows.Err())
+	})
+	return t, pg.Wrap("reading the subscribers of event "+name, err)
 }
 
 // filters decide about one event. Many subscribers have the same filter.

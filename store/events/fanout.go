@@ -129,13 +129,10 @@ type subscriber struct {
 // decide finds out what becomes of the next subscribers. It keeps those that get a run or a skip from being deleted,
 // and passes over those that others have locked.
 func (f *fanOut) decide(ctx context.Context, tx *pg.Tx) error {
-	room, after := batchSize-len(f.behind), uuid.Nil
-	if f.after != nil {
-		after = *f.after
-	}
+	room := batchSize - len(f.behind)
 	found, err := pg.All(ctx, tx, func(row pgx.CollectableRow) (s subscriber, err error) {
 		return s, row.Scan(&s.job, &s.is, &s.paused, (*string)(&s.filter))
-	}, selectSubscribers, f.tenant, f.name, after, room, f.behind, f.at)
+	}, selectSubscribers, f.tenant, f.name, pg.OrZero(f.after), room, f.behind, f.at)
 	if err != nil {
 		return fmt.Errorf("reading subscribers: %w", err)
 	}

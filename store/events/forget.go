@@ -45,9 +45,7 @@ func (s *Events) Forget(ctx context.Context) (forgotten int, left bool, err erro
 	forgotten, left, err = pg.Repeat(ctx, pg.ForgetBatch, func(ctx context.Context) (found, gone int, err error) {
 		var b pgx.Batch
 		b.Queue(pg.ByIndex)
-		b.Queue(forget, after, till, pg.ForgetBatch).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&found, &gone, &after)
-		})
+		b.Queue(forget, after, till, pg.ForgetBatch).QueryRow(pg.IntoPlaces(&found, &gone, &after))
 		err = s.db.Chores.SendBatch(ctx, &b).Close()
 		return found, gone, err
 	})

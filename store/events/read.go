@@ -77,17 +77,12 @@ func (s *Events) Get(
 	var b pgx.Batch
 	b.Queue(`
 		SELECT `+eventColumns+`, e.body FROM punctual.events e
-		WHERE e.id = $1 AND e.tenant = $2 AND e.name = $3`, id, tenant, name).Query(func(rows pgx.Rows) (err error) {
-		d, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Details])
-		return err
-	})
+		WHERE e.id = $1 AND e.tenant = $2 AND e.name = $3`, id, tenant, name).
+		Query(pg.IntoOne(&d, pgx.RowToStructByPos[Details]))
 	b.Queue(`SELECT r.status::text, count(*)::int`+ofEvent+` GROUP BY 1`, id, from, till, tenant).
 		Query(func(rows pgx.Rows) error {
 			d.Ends = map[domain.Status]int{}
-			var status domain.Status
-			var n int
-			_, err := pgx.ForEachRow(rows, []any{&status, &n}, func() error { d.Ends[status] = n; return nil })
-			return err
+			return pg.IntoMap(d.Ends)(rows)
 		})
 	b.Queue(`SELECT r.id, coalesce(j.name, ''), r.status, r.reason, r.finished_at`+ofEvent+` AND r.id > $5
 		ORDER BY r.id LIMIT $6`, id, from, till, tenant, after, page.Size()+1).

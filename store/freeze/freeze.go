@@ -101,9 +101,7 @@ func (s *Switch) FreezeState(ctx context.Context, tenant int32) (State, error) {
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
 	f := queueFreezes(&b, tenant)
-	b.Queue(selectInFlight, tenant, pg.DepthCap, pg.MostInFlight).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&state.InFlight)
-	})
+	b.Queue(selectInFlight, tenant, pg.DepthCap, pg.MostInFlight).QueryRow(pg.IntoPlaces(&state.InFlight))
 	if err := s.db.Callers.SendBatch(ctx, &b).Close(); err != nil {
 		return state, fmt.Errorf("reading what is frozen: %w", err)
 	}
@@ -164,11 +162,9 @@ func queueFreezes(b *pgx.Batch, tenant int32) *Freezes {
 			var id int32
 			var name string
 			var row Row
-			_, err := pgx.ForEachRow(rows, append([]any{&id, &name}, row.Targets()...), func() error {
+			return pg.Each(rows, append([]any{&id, &name}, row.Targets()...), func() {
 				f.Tenants[id], f.Names[id] = *row.InForce(), name
-				return nil
 			})
-			return err
 		})
 	return f
 }

@@ -25,7 +25,7 @@ FROM punctual.deployment d`
 
 // Queue queues the statement that reads a Look.
 func (f *Look) Queue(b *pgx.Batch) {
-	b.Queue(SelectFrozen, pg.Prepared{}).QueryRow(func(row pgx.Row) error { return row.Scan(&f.All, &f.tenants) })
+	b.Queue(SelectFrozen, pg.Prepared{}).QueryRow(pg.IntoPlaces(&f.All, &f.tenants))
 }
 
 // Leave reports whether a tenant is frozen, and notes it in the batch.

@@ -176,14 +176,12 @@ func (b *batchWrite) replace(ctx context.Context, replace map[uuid.UUID]*fresh) 
 		}
 		delete(replace, h.ID)
 		b.results[n.index].ID, b.results[n.index].Result = h.ID, BatchUnchanged
-		change := links.Change{Job: h.ID, Was: h.Definition.Then}
-		changed, err := b.store.rewrite(ctx, b.tx, h, b.jobs[n.index], f, true)
+		change, err := b.store.rewrite(ctx, b.tx, h, b.jobs[n.index], f, true)
 		if err != nil {
 			return nil, err
 		}
-		if changed {
-			change.Now = h.Definition.Then
-			b.links = append(b.links, change)
+		if change != nil {
+			b.links = append(b.links, *change)
 			b.results[n.index].Result = BatchReplaced
 			if err := h.save(&writes, f.now, ""); err != nil {
 				return nil, err

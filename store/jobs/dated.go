@@ -166,9 +166,7 @@ func (j *jobRow) writeDated(ctx context.Context, tx *pg.Tx, requests []DateReque
 		b.Queue(writeDated, pg.OrNull(wrote.Key), j.ID, j.tenant, j.lane, wrote.DueAt, string(cmp.Or(r.OnConflict, KeyKeep)),
 			pg.OrNull(r.NotAfter), r.Sequence, pg.OrNull(r.ExpiresAfter), pg.OrNull(string(headers)), []byte(r.Body), by,
 			pg.OrNull(r.TraceParent)).
-			QueryRow(func(row pgx.Row) error {
-				return row.Scan(&wrote.Key, &wrote.Run, &wrote.DueAt, &wrote.Created, &wrote.Replaced)
-			})
+			QueryRow(pg.IntoPlaces(&wrote.Key, &wrote.Run, &wrote.DueAt, &wrote.Created, &wrote.Replaced))
 	}
 	err := tx.SendBatch(ctx, &b).Close()
 	if refused, is := errors.AsType[*pgconn.PgError](err); is && refused.Code == "PU409" {
@@ -320,12 +318,12 @@ func (s *Jobs) ListDated(ctx context.Context, tenant int32, ref string, r DatedR
 	if r.To != nil {
 		to = domain.FirstRunID(*r.To)
 	}
-	found, err := pgx.CollectRows(pg.Query(ctx, q, `
+	found, err := pg.All(ctx, q, pgx.RowToStructByPos[Dated], `
 		SELECT `+datedColumns+`
 		FROM punctual.dated d
 		WHERE d.tenant = $1 AND d.job_id = $2 AND d.run_id > $3 AND d.run_id >= $4 AND d.run_id < $5
 		ORDER BY d.run_id
-		LIMIT $6`, tenant, job, after, from, to, r.Size()+1), pgx.RowToStructByPos[Dated])
+		LIMIT $6`, tenant, job, after, from, to, r.Size()+1)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing dated runs: %w", err)
 	}

@@ -47,7 +47,7 @@ func (s *Jobs) FitDated(ctx context.Context) (wait time.Duration, left bool, err
 		}
 		var h *jobRow
 		var b pgx.Batch
-		b.Queue(`SELECT `+jobColumns+` FROM `+jobTables+` WHERE j.id = $1`, job).Query(oneJob(&h))
+		b.Queue(`SELECT `+jobColumns+` FROM `+jobTables+` WHERE j.id = $1`, job).Query(pg.IntoOne(&h, scanJob))
 		f, err := readFacts(ctx, tx, &b, pg.Everybody)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
@@ -58,14 +58,14 @@ func (s *Jobs) FitDated(ctx context.Context) (wait time.Duration, left bool, err
 		if h.State == domain.JobDeleted {
 			return s.removeDated(ctx, tx, h, after, f.now)
 		}
-		last, err := pgx.CollectExactlyOneRow(pg.Query(ctx, tx, `
+		last, err := pg.One(ctx, tx, pgx.RowTo[*string], `
 			WITH batch AS (
 			    SELECT key FROM punctual.dated WHERE job_id = $1 AND key > $2
 			    ORDER BY key LIMIT $3 FOR UPDATE SKIP LOCKED),
 			moved AS (
 			    UPDATE punctual.dated d SET lane = $4
 			    FROM batch WHERE d.job_id = $1 AND d.key = batch.key AND d.lane <> $4)
-			SELECT max(key) FROM batch`, job, after, datedBatch, h.lane), pgx.RowTo[*string])
+			SELECT max(key) FROM batch`, job, after, datedBatch, h.lane)
 		if err != nil {
 			return err
 		}

@@ -178,9 +178,7 @@ func (s *Jobs) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten 
 		if err != nil {
 			return 0, err
 		}
-		var b pgx.Batch
-		claim.QueueForget(&b, ids) // a forgotten job need not be looked at again
-		return int(done.RowsAffected()), tx.SendBatch(ctx, &b).Close()
+		return int(done.RowsAffected()), claim.Forget(ctx, tx, ids) // a forgotten job need not be looked at again
 	})
 }
 

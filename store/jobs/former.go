@@ -154,10 +154,9 @@ func nameAuthors(ctx context.Context, q pg.Querier, tenant int32, job uuid.UUID,
 	var kind audit.ActorKind
 	var actor, key string
 	var restored *int32
-	_, err := pgx.ForEachRow(rows, []any{&number, &kind, &actor, &key, &restored}, func() error {
+	err := pg.Each(rows, []any{&number, &kind, &actor, &key, &restored}, func() {
 		by := audit.Actor{Kind: kind, Name: actor, KeyName: key}
 		of[number].By, of[number].Restored = new(by.Words()), restored
-		return nil
 	})
 	return pg.Wrap("reading who changed job "+job.String(), err)
 }

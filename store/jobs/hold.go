@@ -36,10 +36,8 @@ func readFacts(ctx context.Context, q pg.Batcher, b *pgx.Batch, tenant int32) (f
 		       ARRAY(SELECT l.name FROM punctual.limits l WHERE l.tenant = w.tenant)
 		FROM (SELECT $1::integer AS tenant) w
 		LEFT JOIN punctual.tenants t ON t.id = w.tenant`,
-		pg.Prepared{}, tenant).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&f.now, &f.maxJobs, &f.minInterval, &f.limits)
-	})
-	b.Queue(claim.SelectQueues, pg.Prepared{}).Query(f.queues.Collect)
+		pg.Prepared{}, tenant).QueryRow(pg.IntoPlaces(&f.now, &f.maxJobs, &f.minInterval, &f.limits))
+	b.Queue(claim.SelectQueues, pg.Prepared{}).Query(pg.IntoMap(f.queues))
 	err := q.SendBatch(ctx, b).Close()
 	return f, err
 }

@@ -215,13 +215,12 @@ func releaseNames(ctx context.Context, q pg.Querier, tenant int32, names []strin
 	}); err != nil || len(over) == 0 {
 		return false, pg.Wrap("looking for completed jobs", err)
 	}
-	rows = pg.Query(ctx, q, `
+	released, err := pg.All(ctx, q, pgx.RowTo[uuid.UUID], `
 		WITH over AS (
 			SELECT j.id FROM punctual.jobs j JOIN unnest($1::uuid[], $2::int[]) AS u(id, version)
 			  ON j.id = u.id AND j.version = u.version
 			WHERE j.named AND j.state = 'active' ORDER BY j.id FOR NO KEY UPDATE OF j`+locked+`)
 		UPDATE punctual.jobs j SET named = false FROM over o WHERE j.id = o.id RETURNING j.id`, over, versions)
-	released, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	return len(released) > 0, pg.Wrap("releasing the names of completed jobs", err)
 }
 

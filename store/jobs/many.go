@@ -159,7 +159,7 @@ func (m *many) lock(ctx context.Context, jobs []*held) ([]*held, error) {
 		{`SELECT id FROM punctual.jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED`, []any{ids}},
 		{lockBare, []any{bare, versions}},
 	} {
-		locked, err := pgx.CollectRows(pg.Query(ctx, m.tx, lock.sql, lock.args...), pgx.RowTo[uuid.UUID])
+		locked, err := pg.All(ctx, m.tx, pgx.RowTo[uuid.UUID], lock.sql, lock.args...)
 		if err != nil {
 			return nil, fmt.Errorf("locking jobs: %w", err)
 		}

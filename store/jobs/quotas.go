@@ -91,6 +91,6 @@ func countAnew(ctx context.Context, q pg.Querier, tenant int32) (have int, err e
 	b.Queue(`INSERT INTO punctual.tenant_jobs (tenant) VALUES ($1) ON CONFLICT DO NOTHING`, tenant)
 	b.Queue(`SELECT FROM punctual.tenant_jobs WHERE tenant = $1 FOR NO KEY UPDATE`, tenant)
 	b.Queue(`UPDATE punctual.tenant_jobs SET jobs = (`+tenants.LiveJobs+`) WHERE tenant = $1 RETURNING jobs`, tenant).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&have) })
+		QueryRow(pg.IntoPlaces(&have))
 	return have, pg.Wrap("counting jobs", q.SendBatch(ctx, &b).Close())
 }

@@ -59,14 +59,6 @@ func scanJob(row pgx.CollectableRow) (*jobRow, error) {
 	return &j, nil
 }
 
-// oneJob returns what reads the one job of a batch's query.
-func oneJob(job **jobRow) func(pgx.Rows) error {
-	return func(rows pgx.Rows) (err error) {
-		*job, err = pgx.CollectExactlyOneRow(rows, scanJob)
-		return err
-	}
-}
-
 // GetJob returns a job by its id or name. A name means the active or paused job that has it, or else the newest
 // completed job. For a deleted job the error is ErrNotFound.
 func (s *Jobs) GetJob(ctx context.Context, tenant int32, ref string) (Record, error) {
@@ -114,7 +106,7 @@ func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, of string, args 
 	var last []runs.Run
 	var b pgx.Batch
 	w := days.Recent()
-	b.Queue(jobSQL, pg.Prepared{}.With(args...)...).Query(oneJob(&job))
+	b.Queue(jobSQL, pg.Prepared{}.With(args...)...).Query(pg.IntoOne(&job, scanJob))
 	runs.QueueLast(&b, &last, w, of, args...)
 	var upstreams []links.Upstream
 	links.QueueUpstreams(&b, &upstreams, of, args...)

@@ -55,17 +55,17 @@ type NewJob struct {
 	id uuid.UUID // of a new job in a batch; zero: it gets one
 }
 
-// Filter selects jobs; empty fields select all. Deleted jobs are never listed.
+// Filter selects jobs; empty fields select all. Deleted jobs are never listed. As JSON it is part of an operation.
 type Filter struct {
-	State      domain.JobState
-	Queue      string
-	Labels     map[string]string // all of them
-	NamePrefix string
-	Query      string      // part of the name or description, case-insensitive
-	PausedBy   *uuid.UUID  // only jobs that this operation paused, and that have stayed so
-	Among      []uuid.UUID // only these jobs, such as those that are failing; nil: all
-	Recent     int         // how many of its newest runs each job is to show; 0: none
-	pg.Page
+	State      domain.JobState   `json:"state,omitempty"`
+	Queue      string            `json:"queue,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"` // all of them
+	NamePrefix string            `json:"name,omitempty"`
+	Query      string            `json:"q,omitempty"`                   // part of the name or description, case-insensitive
+	PausedBy   *uuid.UUID        `json:"paused_by_operation,omitempty"` // only jobs that it paused, and that have stayed so
+	Among      []uuid.UUID       `json:"-"`                             // only these, such as those that are failing; nil: all
+	Recent     int               `json:"-"`                             // how many of its newest runs each job is to show
+	pg.Page    `json:"-"`
 }
 
 // OnConflict says what CreateJobs does with a name that is taken.

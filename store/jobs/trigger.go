@@ -80,7 +80,7 @@ func (s *Jobs) lockToTrigger(
 		return nil, now, fmt.Errorf("locking job %s: %w", id, err)
 	}
 	var b pgx.Batch
-	b.Queue(selectJob, id, tenant).Query(oneJob(&job))
+	b.Queue(selectJob, id, tenant).Query(pg.IntoOne(&job, scanJob))
 	f, err := readFacts(ctx, tx, &b, tenant)
 	if err != nil {
 		return nil, now, pg.Found(err, "job %q", ref)

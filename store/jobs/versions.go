@@ -56,8 +56,8 @@ gone AS (
         AND o.job_id NOT IN (SELECT job_id FROM backfilled WHERE job_id IS NOT NULL)
     RETURNING d.job_id, d.version, d.definition)
 SELECT (SELECT count(*) FROM later), (SELECT count(*) FROM gone),
-       (SELECT l.valid_from FROM later l ORDER BY l.valid_from DESC, l.job_id DESC LIMIT 1),
-       (SELECT l.job_id FROM later l ORDER BY l.valid_from DESC, l.job_id DESC LIMIT 1),
+       coalesce((SELECT l.valid_from FROM later l ORDER BY l.valid_from DESC, l.job_id DESC LIMIT 1), $1),
+       coalesce((SELECT l.job_id FROM later l ORDER BY l.valid_from DESC, l.job_id DESC LIMIT 1), $2),
        array(SELECT g.job_id FROM gone g CROSS JOIN LATERAL ` + sealedIn + ` ORDER BY g.job_id, g.version),
        array(SELECT g.version FROM gone g CROSS JOIN LATERAL ` + sealedIn + ` ORDER BY g.job_id, g.version),
        array(SELECT x.id::uuid FROM gone g CROSS JOIN LATERAL ` + sealedIn + ` ORDER BY g.job_id, g.version)`
@@ -105,17 +105,13 @@ func (s *Jobs) named(ctx context.Context, w *walk, before time.Time) (jobs []uui
 	}
 	search := days.Search{Index: days.All, Until: before.Add(runs.ClockSlack)}
 	err = search.Forth(ctx, s.db.Chores, func(ctx context.Context, q pg.Querier, w days.Window) (bool, error) {
-		var job uuid.UUID
-		var version int32
-		_, err := pgx.ForEachRow(pg.Query(ctx, q, `
+		rows := pg.Query(ctx, q, `
 			SELECT j.job_id, r.job_version FROM unnest($1::uuid[]) j(job_id)
 			CROSS JOIN LATERAL (
-			    SELECT DISTINCT r.job_version FROM punctual.runs r WHERE r.job_id = j.job_id AND `+w.On(`r.id`)+`) r`, of),
-			[]any{&job, &version}, func() error {
-				jobs, versions = append(jobs, job), append(versions, version)
-				return nil
-			})
-		return false, err
+			    SELECT DISTINCT r.job_version FROM punctual.runs r WHERE r.job_id = j.job_id AND `+w.On(`r.id`)+`) r`, of)
+		return false, pg.Each2(rows, func(job uuid.UUID, version int32) {
+			jobs, versions = append(jobs, job), append(versions, version)
+		})
 	})
 	return jobs, versions, err
 }
@@ -126,22 +122,14 @@ func (s *Jobs) forgetVersions(ctx context.Context, w *walk, before time.Time) (f
 		return 0, 0, err
 	}
 	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		if _, err := tx.Exec(ctx, pg.ByIndex); err != nil {
+		if err := pg.Exec(ctx, tx, pg.ByIndex); err != nil {
 			return err
 		}
-		var at *time.Time
-		var id *uuid.UUID
 		var jobs, sealed []uuid.UUID
 		var versions []int32
 		row := tx.QueryRow(ctx, forgetVersions, w.at, w.id, pg.ForgetBatch, before, of, named)
-		if err := row.Scan(&found, &gone, &at, &id, &jobs, &versions, &sealed); err != nil {
+		if err := row.Scan(&found, &gone, &w.at, &w.id, &jobs, &versions, &sealed); err != nil || len(sealed) == 0 {
 			return err
-		}
-		if at != nil {
-			w.at, w.id = *at, *id
-		}
-		if len(sealed) == 0 {
-			return nil
 		}
 		return pg.Exec(ctx, tx, forgetSealed, jobs, versions, sealed)
 	})

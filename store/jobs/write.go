@@ -196,55 +196,53 @@ func (h *held) match(version *int32) error {
 
 // replace rewrites one held job and returns its new record.
 func (s *Jobs) replace(ctx context.Context, tx *pg.Tx, h *held, job NewJob, f facts, put bool) (Record, error) {
-	change := links.Change{Job: h.ID, Was: h.Definition.Then}
-	changed, err := s.rewrite(ctx, tx, h, job, f, put)
+	change, err := s.rewrite(ctx, tx, h, job, f, put)
 	if err != nil {
 		return Record{}, err
 	}
-	if changed {
+	if change != nil {
 		if err := h.saveNow(ctx, tx, f.now, ""); err != nil {
 			return Record{}, fmt.Errorf("job %q: %w", job.Definition.Name, err)
 		}
-		change.Now = h.Definition.Then
-		if err := links.Write(ctx, tx, h.tenant, change); err != nil {
+		if err := links.Write(ctx, tx, h.tenant, *change); err != nil {
 			return Record{}, err
 		}
 	}
 	return h.record(ctx, tx)
 }
 
-// rewrite gives a held job a new definition and settles what is due under the old one. The caller saves the job if it
-// changed. Only a new schedule or jitter moves the next slot. put says that the request writes the whole job and not a
-// part of it.
+// rewrite gives a held job a new definition and settles what is due under the old one. The caller saves the job and its
+// links if it changed; otherwise the change is nil. Only a new schedule or jitter moves the next slot. put says that
+// the request writes the whole job and not a part of it.
 func (s *Jobs) rewrite(
 	ctx context.Context, tx *pg.Tx, h *held, job NewJob, f facts, put bool,
-) (changed bool, err error) {
+) (changed *links.Change, err error) {
 	if err := resolve(ctx, tx, h.tenant, &job.Definition); err != nil {
-		return false, err
+		return nil, err
 	}
 	if job.Definition.HasSecrets() {
 		if err := s.keepSecrets(ctx, tx, h, &job.Definition, &f); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
 	old, state, now := h.Definition, h.State, f.now
 	is := s.changeOf(h, job, put)
 	if is.same && is.paused == (h.State == domain.JobPaused) {
-		return false, nil
+		return nil, nil //nolint:nilnil // it has not changed
 	}
 	if is.same {
 		job.Definition = old // word for word, so that the history shows that only the state changed
 	}
 	next := held{jobRow: &jobRow{Record: Record{ID: h.ID, Version: h.Version + 1}, tenant: h.tenant}}
 	if err := next.define(s, job.Definition, f); err != nil {
-		return false, err
+		return nil, err
 	}
 	if is.same {
 		next.definition = h.definition
 	}
 	if is.moved {
 		if err := s.checkFirst(next.job, f); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
 	switch {
@@ -254,10 +252,10 @@ func (s *Jobs) rewrite(
 		err = s.settlePassed(ctx, tx, h, now, is.moved)
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	if err := h.changeGate(ctx, tx, next.Definition); err != nil {
-		return false, err
+		return nil, err
 	}
 	h.Definition, h.definition, h.job, h.lane = next.Definition, next.definition, next.job, next.lane
 	h.hidden = next.hidden
@@ -271,16 +269,16 @@ func (s *Jobs) rewrite(
 	revived := state == domain.JobCompleted && h.State != domain.JobCompleted
 	if revived {
 		if err := tenants.KeepTenant(ctx, tx, h.tenant); err != nil {
-			return false, err
+			return nil, err
 		}
 		if err := countIn(ctx, tx, h.tenant, 1, f); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
 	if revived || old.Name != h.Definition.Name {
 		_, err = releaseNames(ctx, tx, h.tenant, []string{h.Definition.Name}, claim.PassOver)
 	}
-	return true, err
+	return &links.Change{Job: h.ID, Was: old.Then, Now: h.Definition.Then}, err
 }
 
 // change is what a new definition of a held job means.

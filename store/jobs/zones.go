@@ -143,9 +143,7 @@ func (r *rezoning) some(ctx context.Context, s *Jobs) (more bool, err error) {
 			return nil
 		}
 		r.moved += len(moves)
-		var b pgx.Batch
-		claim.QueueMoves(&b, moves)
-		return tx.SendBatch(ctx, &b).Close()
+		return claim.WriteMoves(ctx, tx, moves)
 	})
 	return more, err
 }

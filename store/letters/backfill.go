@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
@@ -173,14 +172,12 @@ func (l *Letters) CountBackfill(ctx context.Context, p BackfillPlan) (int, error
 		ctx context.Context, q pg.Querier, w days.Window,
 	) (enough bool, err error) {
 		var id uuid.UUID
-		_, err = pgx.ForEachRow(pg.Query(ctx, q, `
-			SELECT id FROM punctual.runs WHERE job_id = $1 AND `+w.On(`id`), p.job.Job), []any{&id}, func() error {
+		rows := pg.Query(ctx, q, `SELECT id FROM punctual.runs WHERE job_id = $1 AND `+w.On(`id`), p.job.Job)
+		return false, pg.Each(rows, []any{&id}, func() {
 			if slots[id] {
 				n--
 			}
-			return nil
 		})
-		return false, err
 	})
 	return n, pg.Wrap("counting the runs of slots", err)
 }

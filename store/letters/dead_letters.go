@@ -36,16 +36,16 @@ type DeadLetter struct {
 	ReplayedAs   *uuid.UUID     `json:"replayed_as" format:"uuid" nullable:"true" doc:"The run that replays it."`
 }
 
-// DeadLetterFilter selects dead letters; empty fields select all.
+// DeadLetterFilter selects dead letters; empty fields select all. As JSON it is part of an operation.
 type DeadLetterFilter struct {
-	Job      string     // name or id of a job that is not deleted
-	JobID    *uuid.UUID // deleted jobs too
-	Reason   domain.Reason
-	From     *time.Time // on scheduled_for, inclusive
-	To       *time.Time // exclusive
-	Labels   map[string]string
-	Resolved *bool // nil: resolved or not
-	pg.Page
+	Job      string            `json:"job,omitempty"`    // name or id of a job that is not deleted
+	JobID    *uuid.UUID        `json:"job_id,omitempty"` // deleted jobs too
+	Reason   domain.Reason     `json:"reason,omitempty"`
+	From     *time.Time        `json:"from,omitempty"` // on scheduled_for, inclusive
+	To       *time.Time        `json:"to,omitempty"`   // exclusive
+	Labels   map[string]string `json:"label,omitempty"`
+	Resolved *bool             `json:"-"` // nil: resolved or not
+	pg.Page  `json:"-"`
 
 	found uuid.UUID // the job that Job means
 }

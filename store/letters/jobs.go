@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 )
@@ -36,7 +35,7 @@ func (w Operator) StartJobs(ctx context.Context, r JobsRequest) (Operation, erro
 			Kind: OperationKind(r.Action), MaxPerSecond: pg.OrNull(r.MaxPerSecond), Note: pg.OrNull(r.Note),
 		},
 	}
-	return w.start(ctx, n, r.request(), func(tx *pg.Tx, id uuid.UUID) (matched int, err error) {
+	return w.start(ctx, n, jobsText{r.Filter, r.Until}, func(tx *pg.Tx, id uuid.UUID) (matched int, err error) {
 		return rememberJobs(ctx, tx, w.Tenant, r, id)
 	})
 }
@@ -62,22 +61,6 @@ func rememberJobs(
 
 // jobsText is a request as people find it in its row. The filter decides again when a job's turn comes.
 type jobsText struct {
-	State  domain.JobState   `json:"state,omitempty"`
-	Queue  string            `json:"queue,omitempty"`
-	Labels map[string]string `json:"labels,omitempty"`
-	Name   string            `json:"name,omitempty"`
-	Q      string            `json:"q,omitempty"`
-	Paused *uuid.UUID        `json:"paused_by_operation,omitempty"`
-	Until  *time.Time        `json:"until,omitempty"` // of a pause
-}
-
-func (r JobsRequest) request() jobsText {
-	f := r.Filter
-	return jobsText{f.State, f.Queue, f.Labels, f.NamePrefix, f.Query, f.PausedBy, r.Until}
-}
-
-func (t jobsText) filter() jobs.Filter {
-	return jobs.Filter{
-		State: t.State, Queue: t.Queue, Labels: t.Labels, NamePrefix: t.Name, Query: t.Q, PausedBy: t.Paused,
-	}
+	jobs.Filter
+	Until *time.Time `json:"until,omitempty"` // of a pause
 }

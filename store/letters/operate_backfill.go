@@ -233,10 +233,7 @@ func (b *backfill) write(ctx context.Context, tx *pg.Tx) error {
 	if len(b.runs) == 0 {
 		return nil
 	}
-	b.days = []time.Time{b.now}
-	for _, e := range b.runs {
-		b.days = append(b.days, e.ScheduledFor)
-	}
+	b.days = append(pg.Column(b.runs, func(e claim.Entry) time.Time { return e.ScheduledFor }), b.now)
 	var queue pgx.Batch
 	claim.QueueEntries(&queue, b.now, b.runs...)
 	tx.Wake()

@@ -85,7 +85,7 @@ func (o *bulk) nextPart(ctx context.Context, tx *pg.Tx) (p jobsPart, err error) 
 	}
 	var text jobsText
 	err = json.Unmarshal(request, &text)
-	p.change.Filter, p.change.Until = text.filter(), text.Until
+	p.change.Filter, p.change.Until = text.Filter, text.Until
 	return p, err
 }
 
@@ -102,6 +102,6 @@ func (o *bulk) keep(ctx context.Context, tx *pg.Tx, part int32, rest []uuid.UUID
 			WHERE operation = $1 AND part = $2`, o.id, part, rest, o.made > 0)
 	}
 	b.Queue(`SELECT EXISTS (SELECT FROM punctual.operation_jobs WHERE operation = $1)`, o.id).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&o.left) })
+		QueryRow(pg.IntoPlaces(&o.left))
 	return pg.Wrap("noting the jobs that are left of operation "+o.id.String(), tx.SendBatch(ctx, &b).Close())
 }

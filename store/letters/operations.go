@@ -89,8 +89,7 @@ var listOfOperations = pg.Listed[Operation]{
 // marked.
 func (r BulkRequest) selected(ctx context.Context, q pg.Querier, tenant int32) (string, []any, error) {
 	var c pg.Conditions
-	open := false
-	r.Filter.Resolved = &open
+	r.Filter.Resolved = new(false)
 	if err := selectLetters(ctx, &c, q, tenant, r.Filter); err != nil {
 		return "", nil, err
 	}
@@ -227,17 +226,9 @@ func markLetters(ctx context.Context, tx *pg.Tx, tenant int32, r BulkRequest, op
 // request is the request as people read it in the row.
 func (r BulkRequest) request() any {
 	return struct {
-		Job          string            `json:"job,omitempty"`
-		JobID        *uuid.UUID        `json:"job_id,omitempty"`
-		Reason       domain.Reason     `json:"reason,omitempty"`
-		From         *time.Time        `json:"from,omitempty"`
-		To           *time.Time        `json:"to,omitempty"`
-		Label        map[string]string `json:"label,omitempty"`
-		LatestPerJob bool              `json:"latest_per_job"`
-	}{
-		r.Filter.Job, r.Filter.JobID, r.Filter.Reason, r.Filter.From, r.Filter.To, r.Filter.Labels,
-		r.LatestPerJob,
-	}
+		DeadLetterFilter
+		LatestPerJob bool `json:"latest_per_job"`
+	}{r.Filter, r.LatestPerJob}
 }
 
 // GetOperation returns an operation, with what became of its runs. The error is ErrNotFound if the tenant has none with
@@ -311,7 +302,7 @@ func (l *Letters) CancelOperation(ctx context.Context, tenant int32, id uuid.UUI
 			return o, err
 		}
 		return o, audit.Write(ctx, tx, tenant, audit.Change{
-			Action: audit.OperationCancel, ID: id, Job: pg.OrNil(o.JobID), Before: before.shot(), After: o.shot(),
+			Action: audit.OperationCancel, ID: id, Job: pg.OrZero(o.JobID), Before: before.shot(), After: o.shot(),
 		})
 	})
 }

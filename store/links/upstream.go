@@ -50,11 +50,7 @@ func Upstreams(ctx context.Context, q pg.Querier, jobs ...uuid.UUID) (map[uuid.U
 func eachUpstream(rows pgx.Rows, f func(of uuid.UUID, u Upstream)) error {
 	var of uuid.UUID
 	var u Upstream
-	_, err := pgx.ForEachRow(rows, []any{&of, &u.ID, &u.Job, &u.When}, func() error {
-		f(of, u)
-		return nil
-	})
-	return err
+	return pg.Each(rows, []any{&of, &u.ID, &u.Job, &u.When}, func() { f(of, u) })
 }
 
 // Hold keeps the links of a tenant as they are until the transaction ends.

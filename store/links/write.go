@@ -37,10 +37,8 @@ func Write(ctx context.Context, tx pg.Querier, tenant int32, changes ...Change) 
 	if len(changes) == 0 {
 		return nil
 	}
-	w := writing{tenant: tenant, changes: changes}
-	for _, c := range changes {
-		w.jobs = append(w.jobs, c.Job)
-	}
+	jobs := pg.Column(changes, func(c Change) uuid.UUID { return c.Job })
+	w := writing{tenant: tenant, changes: changes, jobs: jobs}
 	if err := w.replace(ctx, tx); err != nil {
 		return fmt.Errorf("writing links: %w", err)
 	}

@@ -38,7 +38,7 @@ func ForgetOld(
 	n, left, err := Repeat(ctx, ForgetBatch, func(ctx context.Context) (found, gone int, err error) {
 		var b pgx.Batch
 		b.Queue(ByIndex)
-		b.Queue(sql, age, after, ForgetBatch).QueryRow(func(row pgx.Row) error { return row.Scan(&gone, &after) })
+		b.Queue(sql, age, after, ForgetBatch).QueryRow(IntoPlaces(&gone, &after))
 		err = p.SendBatch(ctx, &b).Close()
 		return gone, gone, err
 	})

@@ -93,11 +93,20 @@ func Clock(ctx context.Context, q Querier) (now time.Time, err error) {
 	return now, Wrap("reading the database's clock", err)
 }
 
+// Each calls f after each row, whose columns were scanned to the given places.
+func Each(rows pgx.Rows, columns []any, f func()) error {
+	_, err := pgx.ForEachRow(rows, columns, func() error {
+		f()
+		return nil
+	})
+	return err
+}
+
 // Each2 calls f with each row of two columns.
 func Each2[A, B any](rows pgx.Rows, f func(A, B)) error {
 	var a A
 	var b B
-	return each(rows, func() { f(a, b) }, &a, &b)
+	return Each(rows, []any{&a, &b}, func() { f(a, b) })
 }
 
 // Each3 calls f with each row of three columns.
@@ -105,7 +114,7 @@ func Each3[A, B, C any](rows pgx.Rows, f func(A, B, C)) error {
 	var a A
 	var b B
 	var c C
-	return each(rows, func() { f(a, b, c) }, &a, &b, &c)
+	return Each(rows, []any{&a, &b, &c}, func() { f(a, b, c) })
 }
 
 // Each4 calls f with each row of four columns.
@@ -114,21 +123,26 @@ func Each4[A, B, C, D any](rows pgx.Rows, f func(A, B, C, D)) error {
 	var b B
 	var c C
 	var d D
-	return each(rows, func() { f(a, b, c, d) }, &a, &b, &c, &d)
-}
-
-func each(rows pgx.Rows, f func(), columns ...any) error {
-	_, err := pgx.ForEachRow(rows, columns, func() error {
-		f()
-		return nil
-	})
-	return err
+	return Each(rows, []any{&a, &b, &c, &d}, func() { f(a, b, c, d) })
 }
 
 // Into returns what reads the rows of a batch's query into a list.
 func Into[T any](list *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
 	return func(rows pgx.Rows) (err error) {
 		*list, err = pgx.CollectRows(rows, scan)
+		return err
+	}
+}
+
+// IntoPlaces returns what scans the row of a batch's query to the given places.
+func IntoPlaces(places ...any) func(pgx.Row) error {
+	return func(row pgx.Row) error { return row.Scan(places...) }
+}
+
+// IntoOne returns what reads the only row of a batch's query.
+func IntoOne[T any](one *T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
+	return func(rows pgx.Rows) (err error) {
+		*one, err = pgx.CollectExactlyOneRow(rows, scan)
 		return err
 	}
 }
@@ -144,11 +158,7 @@ func IntoMap[K comparable, V any](all map[K]V) func(pgx.Rows) error {
 func IntoKeys[K comparable, V any](all map[K]V, value V) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var key K
-		_, err := pgx.ForEachRow(rows, []any{&key}, func() error {
-			all[key] = value
-			return nil
-		})
-		return err
+		return Each(rows, []any{&key}, func() { all[key] = value })
 	}
 }
 
@@ -175,6 +185,14 @@ func UTC(instants ...*time.Time) {
 
 // Stamp returns an instant as texts for people show it.
 func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// OrZero returns the value that was read; for null, the zero value.
+func OrZero[T any](v *T) (value T) {
+	if v != nil {
+		value = *v
+	}
+	return value
+}
 
 // OrNull returns a pointer to a value; nil for the zero value.
 func OrNull[T comparable](v T) *T {

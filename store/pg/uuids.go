@@ -123,11 +123,3 @@ func registerTypes(conn *pgx.Conn) {
 	types.RegisterDefaultPgType([]uuid.UUID{}, "_uuid")
 	types.RegisterDefaultPgType([]*uuid.UUID{}, "_uuid")
 }
-
-// OrNil returns the id, or uuid.Nil for null.
-func OrNil(id *uuid.UUID) uuid.UUID {
-	if id == nil {
-		return uuid.Nil
-	}
-	return *id
-}

@@ -78,18 +78,11 @@ func (s *Runs) decide(
 		}
 		return audit.Write(ctx, tx, of, audit.Change{
 			Action: action, ID: id, Job: ended.JobID, Name: ended.Job,
-			Before: decisionShot{Status: domain.StatusRunning, Step: ended.Step},
-			After:  decisionShot{ended.Status, ended.Step, note},
+			Before: runShot{Status: domain.StatusRunning, Step: ended.Step},
+			After:  runShot{Status: ended.Status, Step: ended.Step, Note: note},
 		})
 	})
 	return ended, err
-}
-
-// decisionShot is the part of a run that a decision changes, as the audit log shows it.
-type decisionShot struct {
-	Status domain.Status `json:"status"`
-	Step   string        `json:"step"`
-	Note   string        `json:"note,omitempty"`
 }
 
 // waiting returns the run of the one step of a workflow's run that waits for approval, or, if none does, of the one

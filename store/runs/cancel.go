@@ -47,7 +47,7 @@ func (s *Runs) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, 
 		}
 		return audit.Write(ctx, tx, tenant, audit.Change{
 			Action: audit.RunCancel, ID: id, Job: run.JobID, Name: run.Job,
-			Before: runShot{Status: before.Status}, After: runShot{run.Status, run.Reason},
+			Before: runShot{Status: before.Status}, After: runShot{Status: run.Status, Reason: run.Reason},
 		})
 	})
 	if err == nil {
@@ -57,8 +57,10 @@ func (s *Runs) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, 
 	return run, err
 }
 
-// runShot is the part of a run that a cancel changes, as the audit log shows it.
+// runShot is the part of a run that a cancel or a decision changes, as the audit log shows it.
 type runShot struct {
 	Status domain.Status  `json:"status"`
-	Reason *domain.Reason `json:"reason,omitempty"`
+	Reason *domain.Reason `json:"reason,omitempty"` // of a cancel
+	Step   string         `json:"step,omitempty"`   // that was decided about
+	Note   string         `json:"note,omitempty"`
 }

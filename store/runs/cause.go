@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/store/pg"
 )
@@ -26,14 +25,13 @@ func causesOf(
 	causes := map[uuid.UUID]*Cause{}
 	var id uuid.UUID
 	var c Cause
-	_, err := pgx.ForEachRow(pg.Query(ctx, q, `
+	err := pg.Each(pg.Query(ctx, q, `
 		SELECT r.id, c.cause, c.since, c.until, c.detail
 		FROM punctual.runs_of($2::uuid[]) r
 		JOIN unnest($2::uuid[], $3::timestamptz[]) AS u(id, due) ON u.id = r.id
 		CROSS JOIN LATERAL punctual.held_up_by(r.tenant, (r.lane / 4)::smallint, u.due, r.created_at) c
-		WHERE r.tenant = $1`, tenant, ids, due), []any{&id, &c.Kind, &c.Since, &c.Until, &c.Text}, func() error {
+		WHERE r.tenant = $1`, tenant, ids, due), []any{&id, &c.Kind, &c.Since, &c.Until, &c.Text}, func() {
 		causes[id], c = new(c), Cause{}
-		return nil
 	})
 	return causes, pg.Wrap("reading why runs were made late", err)
 }

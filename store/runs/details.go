@@ -152,8 +152,8 @@ func sentBy(
 	a := domain.Assignment{
 		RunID: run.ID, Job: job, Trigger: run.Trigger, ScheduledFor: run.ScheduledFor, DueAt: run.DueAt, Late: run.Late,
 		Attempt: max(1, run.Attempt), Fence: run.fence, Body: data.Body, IdempotencyKey: data.Key,
-		CausedBy: pg.OrNil(run.CausedBy), WebhookID: pg.OrNil(data.WebhookID),
-		Step: run.Step, Workflow: pg.OrNil(run.Workflow), TraceParent: data.traceParent,
+		CausedBy: pg.OrZero(run.CausedBy), WebhookID: pg.OrZero(data.WebhookID),
+		Step: run.Step, Workflow: pg.OrZero(run.Workflow), TraceParent: data.traceParent,
 	}
 	if data.Headers != nil {
 		if err := json.Unmarshal(data.Headers, &a.Headers); err != nil {

@@ -26,10 +26,7 @@ const soonAfter = 2 * time.Minute
 // filter's time, and skips of many slots that end after it. What it costs depends on how many there are, not on the
 // runs made since. Most skips are made soon after their slots. Of these only the last before the end count.
 func (f Filter) laterRows(c *pg.Conditions, tenant int32, w days.Window) string {
-	from := time.Time{}
-	if f.From != nil {
-		from = *f.From
-	}
+	from := pg.OrZero(f.From)
 	last := f.To.Add(-soonAfter)
 	if last.Before(from) {
 		last = from

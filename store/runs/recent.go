@@ -108,17 +108,15 @@ func (n *Newest) queueRecent(b *pgx.Batch, w days.Window, jobs []uuid.UUID) {
 		var job uuid.UUID
 		var r RecentRun
 		var took *float64
-		_, err := pgx.ForEachRow(rows, []any{&job, &r.ID, &r.Status, &r.ScheduledFor, &took}, func() error {
+		return pg.Each(rows, []any{&job, &r.ID, &r.Status, &r.ScheduledFor, &took}, func() {
 			if n.hasRecent(job) {
-				return nil
+				return
 			}
 			n.Recent[job].Runs = append(n.Recent[job].Runs, r)
 			if took != nil {
 				n.took[job] = append(n.took[job], *took)
 			}
-			return nil
 		})
-		return err
 	})
 }
 

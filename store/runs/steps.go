@@ -124,14 +124,13 @@ func readSteps(ctx context.Context, q pg.Querier, run *Run, d domain.Definition)
 		WHERE r.id = ANY($1::uuid[])`, ids)
 	var id uuid.UUID
 	var r StepState
-	_, err := pgx.ForEachRow(rows, []any{
+	err := pg.Each(rows, []any{
 		&id, &r.Status, &r.Reason, &r.Error, &r.Attempt, &r.StartedAt, &r.FinishedAt, &r.KeptFrom, &r.SetBy, &r.Note,
 		&r.ApproveBy,
-	}, func() error {
+	}, func() {
 		s := at[id]
 		r.Name, r.DependsOn, r.When, r.Run = s.Name, s.DependsOn, s.When, new(id)
 		*s = r
-		return nil
 	})
 	run.Steps = states
 	for i := range states {
