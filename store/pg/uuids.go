@@ -124,10 +124,10 @@ func registerTypes(conn *pgx.Conn) {
 	types.RegisterDefaultPgType([]*uuid.UUID{}, "_uuid")
 }
 
-// OrNil returns the id, or uuid.Nil for null.
-func OrNil(id *uuid.UUID) uuid.UUID {
-	if id == nil {
-		return uuid.Nil
+// OrNil returns a value, such as an id, or the zero one for null.
+func OrNil[T any](value *T) (v T) {
+	if value != nil {
+		v = *value
 	}
-	return *id
+	return v
 }
