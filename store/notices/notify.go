@@ -105,19 +105,17 @@ func (t *telling) choose(ctx context.Context) error {
 		ORDER BY j.id`, t.ids())
 	t.jobs = t.jobs[:0]
 	var j toldJob
-	var list []byte
 	var when time.Time
 	if _, err := pgx.ForEachRow(rows, []any{
-		&j.key.Job, &j.key.Version, &j.news.Job, &j.tenant, &j.news.Tenant, &list, &when,
-	}, func() (err error) {
+		&j.key.Job, &j.key.Version, &j.news.Job, &j.tenant, &j.news.Tenant, &j.list, &when,
+	}, func() error {
 		if when.After(t.now) {
 			t.putOff(j.key.Job, when)
 			return nil
 		}
 		j.news.JobID = j.key.Job
-		j.list, err = ReadList(list)
 		t.jobs = append(t.jobs, new(j))
-		return err
+		return nil
 	}); err != nil {
 		return err
 	}
