@@ -57,7 +57,7 @@ func Judge(a Assignment, r wire.Result, started, finished time.Time) Outcome {
 	}
 	switch {
 	case r.Reason == "" && r.Status == accepted && a.Job.Completion == CompleteAsync:
-		o.Verdict, o.RetryIn = Await, a.Job.silence()
+		o.Verdict, o.RetryIn = Await, min(a.Job.HeartbeatTimeout.Value(), a.Job.MaxDuration.Value())
 		return o
 	case r.Reason == "":
 		o.Verdict = Succeed
