@@ -144,11 +144,7 @@ const secretsRetry = time.Second
 
 // now estimates the database's clock, and is never before the claim.
 func (s *Scheduler) now(a domain.Assignment) time.Time {
-	now := s.clock.now()
-	if now.Before(a.Lease.ClaimedAt) {
-		return a.Lease.ClaimedAt
-	}
-	return now
+	return domain.Later(s.clock.now(), a.Lease.ClaimedAt)
 }
 
 // growStack lets the stack of its goroutine grow to what a request needs, while there is hardly anything on it. Go

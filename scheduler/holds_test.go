@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"punctual/scheduler/admit"
-
+	"punctual/scheduler/breaker"
 	"punctual/scheduler/domain"
 )
 
@@ -46,7 +46,7 @@ func TestADeadHostTakesNeitherAttemptsNorWorkerSlots(t *testing.T) {
 			t.Errorf("%v breakers are open by the metrics", n)
 		}
 		if states := read(store, func() []admit.HoldState { return store.states }); len(states) != 1 ||
-			states[0].By != "breaker 127.0.0.1:9" || states[0].State != admit.HoldOpen {
+			states[0].By != "breaker 127.0.0.1:9" || states[0].State != breaker.Open {
 			t.Errorf("told: %+v", states)
 		}
 		time.Sleep(10 * time.Minute)

@@ -178,13 +178,6 @@ func hostAnswer(r wire.Result) breaker.Answer {
 // HoldState is something that a replica holds runs back for, as other replicas see it.
 type HoldState = breaker.Hold
 
-// The states of a hold.
-const (
-	HoldOpen       = breaker.Open
-	HoldRecovering = breaker.Recovering
-	HoldHanging    = breaker.Hanging
-)
-
 // HoldOrder tells a replica what to do about something that it holds runs back for.
 type HoldOrder struct {
 	Tenant     int32

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
 )
 
 const (
@@ -137,13 +139,7 @@ func (u Usage) share(replica uuid.UUID, slots, wants int) *Share {
 func (u Usage) starts(a *Answered, wished int) {
 	rate := float64(u.PerSecond)
 	burst := seconds(max(1, rate/2) / rate)
-	at := u.StartsAt
-	if longAgo := u.At.Add(-burst); at.Before(longAgo) {
-		at = longAgo
-	}
-	if at.After(u.At) {
-		at = u.At
-	}
+	at := domain.Earlier(domain.Later(u.StartsAt, u.At.Add(-burst)), u.At)
 	left := u.At.Sub(at).Seconds() * rate
 	a.Starts = min(wished, int(math.Floor(left+1e-6)))
 	a.Wait = seconds(max(0, 1-(left-float64(a.Starts))) / rate)

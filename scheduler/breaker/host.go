@@ -214,7 +214,8 @@ func (h *host) failed(why string, now time.Time) {
 // cool opens the breaker for a cooldown. The jitter keeps the probes of several replicas apart.
 func (h *host) cool(d time.Duration, now time.Time) {
 	h.cooldown = min(d, longestCooldown)
-	h.enter(open, now.Add(between(h.cooldown*4/5, h.cooldown)))
+	jitter := rand.N(h.cooldown / 5) //nolint:gosec // spreads load, guards nothing
+	h.enter(open, now.Add(h.cooldown*4/5+jitter))
 }
 
 func (h *host) enter(s state, nextAt time.Time) {
@@ -227,9 +228,4 @@ func inARow(failures int) string {
 		return "another failure"
 	}
 	return fmt.Sprintf("%d failures in a row", failures)
-}
-
-// between returns a random duration from a up to b.
-func between(a, b time.Duration) time.Duration {
-	return a + time.Duration(rand.Float64()*float64(b-a)) //nolint:gosec // spreads load, guards nothing
 }

@@ -70,7 +70,9 @@ type Sender struct {
 
 // NewSender returns a sender. Targets without TLS settings of their own are reached through client.
 func NewSender(secrets Source, client *delivery.Client) *Sender {
-	return &Sender{secrets: secrets, client: client, tokens: newTokens(), tls: newTLSClients()}
+	tokens, _ := lru.New[tokenKey, *token](mostTokens) // fails only for sizes below 1, as the next call does
+	clients, _ := lru.NewWithEvict(mostTLSClients, func(_ tlsKey, c *delivery.Client) { c.Close() })
+	return &Sender{secrets: secrets, client: client, tokens: tokens, tls: clients}
 }
 
 // Forget forgets the tokens and the clients with TLS settings of their own, and closes connections that none uses.

@@ -5,27 +5,18 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/domain"
 )
 
 // mostTLSClients bounds how many clients with TLS settings of their own a replica keeps; each has its own connections.
+// One that is pushed out loses the connections that no attempt is using.
 const mostTLSClients = 256
 
 // tlsKey names what a client was built from. A new value of a secret leads to a new client.
 type tlsKey struct {
 	tenant          int32
 	certificate, ca Revision
-}
-
-// newTLSClients returns room for the clients for targets with a client certificate or authorities of their own. What is
-// purged or pushed out loses the connections that no attempt is using.
-func newTLSClients() *lru.Cache[tlsKey, *delivery.Client] {
-	// NewWithEvict fails only for sizes below 1.
-	clients, _ := lru.NewWithEvict(mostTLSClients, func(_ tlsKey, c *delivery.Client) { c.Close() })
-	return clients
 }
 
 // tlsClient returns the client that connects as t says.

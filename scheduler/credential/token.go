@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
@@ -35,12 +33,6 @@ type tokenKey struct {
 	tenant                                   int32
 	endpoint, issuer, client, scopes, target string
 	secret                                   Revision
-}
-
-// newTokens returns room for the access tokens that a replica fetches.
-func newTokens() *lru.Cache[tokenKey, *token] {
-	tokens, _ := lru.New[tokenKey, *token](mostTokens) // fails only for sizes below 1
-	return tokens
 }
 
 // tokenOf returns the token for a job's authentication.

@@ -4,7 +4,6 @@ import (
 	"iter"
 	"math/bits"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -246,26 +245,23 @@ func (p *fieldParser) mask(lo, hi, step int) (m uint64) {
 }
 
 // value reads one number or name.
-func (p *fieldParser) value(s string) (int, bool) {
-	if i := slices.Index(p.spec.names, s); i >= 0 {
-		return p.spec.min + i, true
-	}
-	n, ok := number(s)
-	switch {
-	case !ok && p.spec.names != nil:
+func (p *fieldParser) value(s string) (n int, ok bool) {
+	switch n = valueOf(p.spec, s); {
+	case n < 0 && p.spec.names != nil:
 		hint := ""
 		if short := shortName(p.spec, s); short != "" {
 			hint = "; write " + short
 		}
 		p.fail("%s is neither a number from %d to %d nor a name from %s to %s%s", quoted(s), p.spec.min, p.spec.max,
 			p.spec.names[0], p.spec.names[len(p.spec.names)-1], hint)
-	case !ok:
+	case n < 0:
 		p.fail("%s is not a number from %d to %d", quoted(s), p.spec.min, p.spec.max)
 	case n < p.spec.min || n > p.spec.max:
 		p.fail("%s is outside %d-%d", s, p.spec.min, p.spec.max)
-		ok = false
+	default:
+		return n, true
 	}
-	return n, ok
+	return 0, false
 }
 
 // specialDay reads L, L-n, LW and nW. It reports whether the item was one, right or wrong.

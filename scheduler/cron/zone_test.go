@@ -112,18 +112,20 @@ func TestAProposedOffsetIsTheOneThatWasWritten(t *testing.T) {
 // A place is proposed a zone of its own continent that exists, and only where its own name is none.
 func TestPlacesAreInZones(t *testing.T) {
 	t.Parallel()
-	for place, zone := range places {
+	for zone, cities := range places {
 		if _, err := LoadZone(zone); err != nil {
 			t.Error(err)
 		}
 		continent, _, _ := strings.Cut(zone, "/")
-		for _, known := range Zones().names {
-			if _, city, _ := strings.Cut(folded(known), "/"); city == place {
-				t.Errorf("%s is a zone", known)
+		for _, place := range cities {
+			for _, known := range Zones().names {
+				if _, city, _ := strings.Cut(folded(known), "/"); city == place {
+					t.Errorf("%s is a zone", known)
+				}
 			}
-		}
-		if zoneOfPlace(continent+"/"+place) != zone || zoneOfPlace(place) != zone || zoneOfPlace("Antarctica/"+place) != "" {
-			t.Errorf("%s is not found in %s alone", place, continent)
+			if zoneOfPlace(continent+"/"+place) != zone || zoneOfPlace(place) != zone || zoneOfPlace("Antarctica/"+place) != "" {
+				t.Errorf("%s is not found in %s alone", place, continent)
+			}
 		}
 	}
 }

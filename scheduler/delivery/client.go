@@ -66,7 +66,9 @@ func New(cfg Config) *Client {
 	if cfg.Guard == nil {
 		cfg.Guard = guard.New(nil)
 	}
-	c := &Client{config: cfg, others: newPools(), maxBytes: maxResponseBytes, maxHeader: maxHeaderBytes}
+	// NewWithEvict fails only for sizes below 1.
+	others, _ := lru.NewWithEvict(maxPools, func(_ *guard.Rules, p *pool) { p.closeAll() })
+	c := &Client{config: cfg, others: others, maxBytes: maxResponseBytes, maxHeader: maxHeaderBytes}
 	c.everybody = c.newPool(cfg.Guard.Everybody())
 	return c
 }

@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/delivery/wire"
 )
@@ -33,12 +31,6 @@ type pool struct {
 // maxPools bounds the pools of tenants with rules of their own. A pool that is pushed out loses its idle connections
 // and is built anew when it is needed.
 const maxPools = 256
-
-func newPools() *lru.Cache[*guard.Rules, *pool] {
-	// NewWithEvict fails only for sizes below 1.
-	pools, _ := lru.NewWithEvict(maxPools, func(_ *guard.Rules, p *pool) { p.closeAll() })
-	return pools
-}
 
 // pool returns the connections that a tenant may use.
 func (c *Client) pool(tenant int32) *pool {

@@ -13,7 +13,13 @@ import (
 
 // Send performs one attempt and returns when it is over. At most one request is written, whatever happens.
 func (c *Client) Send(ctx context.Context, r wire.Request) wire.Result {
-	x := newAttempt(ctx, r.Timeout, r.Deadline)
+	if r.Timeout <= 0 {
+		r.Timeout = defaultTimeout
+	}
+	if r.Deadline.IsZero() {
+		r.Deadline = time.Now().Add(r.Timeout)
+	}
+	x := &attempt{caller: ctx, timeout: r.Timeout, deadline: r.Deadline}
 	if x.over() {
 		return x.failed(ctx.Err())
 	}
@@ -50,16 +56,6 @@ type attempt struct {
 	deadline time.Time
 	conn     *conn        // the connection that was used last; nil while there is none
 	missing  atomic.Value // of string: what a new connection lacks
-}
-
-func newAttempt(ctx context.Context, timeout time.Duration, deadline time.Time) *attempt {
-	if timeout <= 0 {
-		timeout = defaultTimeout
-	}
-	if deadline.IsZero() {
-		deadline = time.Now().Add(timeout)
-	}
-	return &attempt{caller: ctx, timeout: timeout, deadline: deadline}
 }
 
 // over reports whether the attempt's time is up or its caller gone.

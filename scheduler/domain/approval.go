@@ -14,9 +14,6 @@ import (
 // DefaultApprovalExpiry is the expires_after of an approval that sets none, unless its workflow has less time.
 var DefaultApprovalExpiry = mustDuration("24h")
 
-// MaxApprovalNote bounds the note of a decision, in bytes.
-const MaxApprovalNote = 1024
-
 // Approval makes a step wait for a person in place of sending a request.
 type Approval struct {
 	Notify       []ApprovalNotify `json:"notify,omitempty" maxItems:"10" doc:"Recipients of the notice that the step waits, with a link that decides. Absent: none; the job's notify is not used."`

@@ -68,11 +68,6 @@ func (t tokens) mac(key []byte, run uuid.UUID, says []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// silence is how long a target that answered 202 may be silent.
-func (j *Job) silence() time.Duration {
-	return min(j.HeartbeatTimeout.Value(), j.MaxDuration.Value())
-}
-
 // CallbackDeadline is when an attempt ends unless its target reports again: a heartbeat timeout from now, but never
 // later than max_duration after its start.
 func (j *Job) CallbackDeadline(started, now time.Time) time.Time {

@@ -116,17 +116,12 @@ func (s Situation) fireAll(missedBefore, newest time.Time) Plan {
 	var p Plan
 	slot := s.ScheduledFor
 	if start := s.windowStart(newest); slot.Before(start) {
-		last, ok := s.Job.Timetable.Prev(start.Add(-1))
-		if !ok || last.At.Before(slot) {
-			last.At = slot
-		}
-		if newest.Before(last.At) {
-			last.At = newest
-		}
-		p.Skips = append(p.Skips, s.skip(ReasonMissed, slot, last.At))
-		next, ok := s.Job.Timetable.Next(last.At, s.Memo)
+		before, _ := s.Job.Timetable.Prev(start.Add(-1))
+		last := Earlier(Later(before.At, slot), newest)
+		p.Skips = append(p.Skips, s.skip(ReasonMissed, slot, last))
+		next, ok := s.Job.Timetable.Next(last, s.Memo)
 		if !ok || !s.due(next.At).Before(missedBefore) {
-			return s.advance(p, last.At)
+			return s.advance(p, last)
 		}
 		slot = next.At
 	}
@@ -266,12 +261,9 @@ func (s Situation) windowStart(newest time.Time) time.Time {
 	case !s.Job.Schedule.Kind().Recurring():
 		return time.Time{}
 	}
-	start := s.Now.Add(-LeastWindow)
-	if newest.Before(start) {
-		start = newest
-	}
-	if kept := s.Now.Add(-s.Job.Kept); s.Job.Kept > 0 && start.Before(kept) {
-		start = kept
+	start := Earlier(s.Now.Add(-LeastWindow), newest)
+	if s.Job.Kept > 0 {
+		return Later(start, s.Now.Add(-s.Job.Kept))
 	}
 	return start
 }
@@ -307,11 +299,8 @@ func SkipPassed(s Situation, reason Reason) Plan {
 // instant, up to that instant. The plan's next slot is the first after them. The end of a pause accounts for it this
 // way.
 func SkipBefore(s Situation, instant time.Time, reason Reason) Plan {
-	newest := s.ScheduledFor
-	if slot, ok := s.Job.Timetable.Prev(instant.Add(-1)); ok && slot.At.After(newest) {
-		newest = slot.At
-	}
-	return s.skipUpTo(newest, reason)
+	newest, _ := s.Job.Timetable.Prev(instant.Add(-1))
+	return s.skipUpTo(Later(s.ScheduledFor, newest.At), reason)
 }
 
 // skipUpTo plans one skip for the slots from the situation's own to the newest, both included.

@@ -156,7 +156,7 @@ func (h History) followed(from, to time.Time) iter.Seq2[ExpectedSlot, error] {
 // instants yields the slots of a span within bounds, both included, except one that had passed before the span began.
 func (h History) instants(s span, t *Timetable, from, until time.Time) iter.Seq[time.Time] {
 	if t.kind.Recurring() {
-		return t.Between(later(s.from.Add(1), from), until.Add(1))
+		return t.Between(Later(s.from.Add(1), from), until.Add(1))
 	}
 	return func(yield func(time.Time) bool) {
 		slot, ok := t.First(s.from)
@@ -270,9 +270,8 @@ func (h History) Before(at time.Time) (time.Time, bool) {
 	if passed, err := h.passed(time.Time{}, at.Add(-1)); err == nil && len(passed) > 0 {
 		last = passed[len(passed)-1].At
 	}
-	if slot, ok := h.followedBefore(at); ok && slot.After(last) {
-		last = slot
-	}
+	followed, _ := h.followedBefore(at)
+	last = Later(last, followed)
 	return last, !last.IsZero()
 }
 

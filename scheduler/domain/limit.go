@@ -59,11 +59,8 @@ func (all Limits) Full(t Turn, now time.Time, again bool) *Limit {
 func (all Limits) Hold(t Turn, now time.Time, again bool) {
 	for _, l := range all {
 		if !l.passed(t, again) && l.PerSecond > 0 {
-			if l.StartsAt.Before(now) {
-				l.StartsAt = now
-			}
 			apart, _ := StartPace(l.PerSecond)
-			l.StartsAt = l.StartsAt.Add(apart)
+			l.StartsAt = Later(l.StartsAt, now).Add(apart)
 		}
 		l.Holders[t.Run] = true
 		l.leave(t)

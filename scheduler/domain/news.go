@@ -129,9 +129,7 @@ func (n News) Merge(after News) News {
 			if e.Cause == "" {
 				e.Cause, e.CauseName = old.Cause, old.CauseName
 			}
-			if old.FirstAt.Before(e.FirstAt) {
-				e.FirstAt = old.FirstAt
-			}
+			e.FirstAt = Earlier(e.FirstAt, old.FirstAt)
 			e.Runs = slices.Concat(e.Runs, old.Runs)
 			e.Runs = e.Runs[:min(len(e.Runs), NewsRuns)]
 		}

@@ -187,7 +187,12 @@ func (c *checker) notifyTo(field string, list []Notify) {
 }
 
 func (c *checker) recipient(at string, n Notify) {
-	c.mailbox(at, n)
+	if c.ofFormat(at+".to", n, FormatEmail, n.To, "an address, such as ops@example.com") {
+		c.check(at+".to", wire.CheckMailbox(n.To))
+	}
+	if n.Format == FormatEmail && n.URL != "" {
+		c.add(at+".url", "format email does not have it; leave it out")
+	}
 	switch {
 	case n.Format == FormatEmail:
 	case n.URL != "":
@@ -201,26 +206,17 @@ func (c *checker) recipient(at string, n Notify) {
 	}
 	c.template(at+".template", n)
 	c.secretName(at+".secret", n.Secret)
-	if n.Format == FormatPagerDuty && n.Secret == "" {
-		c.add(at+".secret", "is required with format pagerduty: the name of the secret that holds the routing key")
-	}
-	if n.Format != FormatPagerDuty && n.Secret != "" {
-		c.add(at+".secret", "only format pagerduty has it; leave it out")
-	}
+	c.ofFormat(at+".secret", n, FormatPagerDuty, n.Secret, "the name of the secret that holds the routing key")
 }
 
-// mailbox checks what only e-mail has, and what it does not have.
-func (c *checker) mailbox(at string, n Notify) {
+// ofFormat checks a field that one format requires and no other has. what says what it holds. It reports whether there
+// is a value to check.
+func (c *checker) ofFormat(field string, n Notify, f Format, value, what string) bool {
 	switch {
-	case n.Format != FormatEmail && n.To != "":
-		c.add(at+".to", "only format email has it; leave it out")
-	case n.Format != FormatEmail:
-	case n.To == "":
-		c.add(at+".to", "is required with format email: an address, such as ops@example.com")
-	default:
-		c.check(at+".to", wire.CheckMailbox(n.To))
+	case n.Format != f && value != "":
+		c.add(field, "only format %s has it; leave it out", f)
+	case n.Format == f && value == "":
+		c.add(field, "is required with format %s: %s", f, what)
 	}
-	if n.Format == FormatEmail && n.URL != "" {
-		c.add(at+".url", "format email does not have it; leave it out")
-	}
+	return n.Format == f && value != ""
 }

@@ -51,11 +51,7 @@ func parseTemplate(template string) (t placeholder.Template, isJSON bool, err er
 // template checks what only format template has.
 func (c *checker) template(at string, n Notify) {
 	switch {
-	case n.Format != FormatTemplate && n.Template != "":
-		c.add(at, "only format template has it; leave it out")
-	case n.Format != FormatTemplate:
-	case n.Template == "":
-		c.add(at, `is required with format template: text with placeholders, such as {"text": "{{headline}}"}`)
+	case !c.ofFormat(at, n, FormatTemplate, n.Template, `text with placeholders, such as {"text": "{{headline}}"}`):
 	case len(n.Template) > maxTemplate:
 		c.add(at, "%d bytes; at most %d", len(n.Template), maxTemplate)
 	default:

@@ -57,7 +57,7 @@ func Judge(a Assignment, r wire.Result, started, finished time.Time) Outcome {
 	}
 	switch {
 	case r.Reason == "" && r.Status == accepted && a.Job.Completion == CompleteAsync:
-		o.Verdict, o.RetryIn = Await, a.Job.silence()
+		o.Verdict, o.RetryIn = Await, min(a.Job.HeartbeatTimeout.Value(), a.Job.MaxDuration.Value())
 		return o
 	case r.Reason == "":
 		o.Verdict = Succeed
@@ -76,23 +76,23 @@ func Judge(a Assignment, r wire.Result, started, finished time.Time) Outcome {
 // fail lets another attempt follow a failed one, unless it was the last: when the attempts are used up, when the target
 // may still be working on it, or when the request may have been sent and must not be sent twice.
 func (o *Outcome) fail(sent bool, retryAfter time.Duration) {
-	o.Verdict = RetryRun
-	if sent && o.Reason == ReasonTimeout && !o.Job.Retry.goesOnAfterTimeout() && o.Attempt < o.Job.Retry.MaxAttempts {
+	o.Verdict = Bury
+	again := o.Job.Retry.AfterTimeout // nil: true
+	switch {
+	case o.Attempt >= o.Job.Retry.MaxAttempts:
+		return
+	case sent && o.Reason == ReasonTimeout && again != nil && !*again:
 		o.Error += "; it may still be working, so no other attempt follows (retry.after_timeout)"
-		o.Verdict = Bury
+		return
+	case sent && o.Job.Delivery == DeliverAtMostOnce:
 		return
 	}
-	if o.Attempt >= o.Job.Retry.MaxAttempts || sent && o.Job.Delivery == DeliverAtMostOnce {
-		o.Verdict = Bury
-		return
-	}
+	o.Verdict = RetryRun
 	o.RetryIn = o.Job.Retry.Backoff(o.Attempt, retryAfter, rand.Float64()) //nolint:gosec // spreads load, guards nothing
 	if o.Expired(o.FinishedAt.Add(o.RetryIn)) {
 		o.Verdict, o.Reason = Bury, ReasonExpired
 	}
 }
-
-func (r Retry) goesOnAfterTimeout() bool { return r.AfterTimeout == nil || *r.AfterTimeout }
 
 // LastChance reports whether no attempt may follow one that starts now and fails: whatever it meets may cost the run.
 func (a Assignment) LastChance(now time.Time) bool {

@@ -27,11 +27,7 @@ const (
 
 // Final reports whether a run in this status never changes again.
 func (s Status) Final() bool {
-	switch s {
-	case StatusSucceeded, StatusDead, StatusSkipped, StatusCancelled:
-		return true
-	}
-	return false
+	return s == StatusSucceeded || s == StatusDead || s == StatusSkipped || s == StatusCancelled
 }
 
 // Trigger is what created a run.
@@ -149,18 +145,14 @@ func (a Assignment) Expiry() (at time.Time, expires bool) {
 	if after == 0 {
 		after, expires = a.Job.ExpiresAfter.Value(), !a.Job.ExpiresAfter.IsZero()
 	}
-	return a.DueAt.Add(after), expires && a.Trigger != TriggerReplay && a.Trigger != TriggerBackfill
+	return a.DueAt.Add(after), expires && !a.Trigger.Ordered()
 }
 
 // TurnsLate reports whether a run whose first request goes out now is late, whatever it waited for. Replays and
 // backfills never are: they were asked for long after the slot was due. Neither are messages to recipients.
 func (a Assignment) TurnsLate(now time.Time) bool {
-	switch a.Trigger {
-	case TriggerReplay, TriggerBackfill, TriggerNotify:
-		return false
-	case TriggerSchedule, TriggerCatchup, TriggerManual, TriggerChain, TriggerEvent, TriggerStep:
-	}
-	return !a.Late && a.Attempt == 1 && now.Sub(a.DueAt) > a.Job.Missed.Tolerance.Value()
+	return !a.Trigger.Ordered() && a.Trigger != TriggerNotify &&
+		!a.Late && a.Attempt == 1 && now.Sub(a.DueAt) > a.Job.Missed.Tolerance.Value()
 }
 
 // Held says what holds an unsent run back, and how long it may wait.

@@ -25,9 +25,9 @@ func (w Watch) Judge() (stale bool, since, look time.Time) {
 	case w.Paused:
 		return false, time.Time{}, w.Now.Add(w.Expect)
 	}
-	since = later(later(w.LastSuccess, w.Begun), w.StartsAt)
+	since = Later(Later(w.LastSuccess, w.Begun), w.StartsAt)
 	if w.Kind.OneShot() {
-		since = later(since, w.DueAt)
+		since = Later(since, w.DueAt)
 	}
 	if end := since.Add(w.Expect); end.After(w.Now) {
 		return false, time.Time{}, end

@@ -89,7 +89,7 @@ func (t *Timetable) Next(after time.Time, memo *cron.Memo) (Slot, bool) {
 	if !t.kind.Recurring() {
 		return Slot{}, false
 	}
-	after = later(after, t.starts.Add(-1))
+	after = Later(after, t.starts.Add(-1))
 	var slot Slot
 	if t.kind == KindEvery {
 		// An int64 of nanoseconds spans 292 years each way; validation keeps definitions well within that.
@@ -111,7 +111,7 @@ func (t *Timetable) Next(after time.Time, memo *cron.Memo) (Slot, bool) {
 // Between yields, in order, the slots from one instant, included, to another, not included. One-shots have none.
 func (t *Timetable) Between(from, to time.Time) iter.Seq[time.Time] {
 	if t.kind == KindCron {
-		return t.expr.Between(later(from, t.starts), t.until(to), t.zone)
+		return t.expr.Between(Later(from, t.starts), t.until(to), t.zone)
 	}
 	return func(yield func(time.Time) bool) {
 		slot, ok := t.Next(from.Add(-1), nil)
@@ -127,13 +127,6 @@ func (t *Timetable) until(to time.Time) time.Time {
 		return t.ends.Add(1)
 	}
 	return to
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }
 
 // Has reports whether a recurring schedule has a slot at an instant.

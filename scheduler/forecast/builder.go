@@ -91,9 +91,7 @@ func (b *Builder) Add(job uuid.UUID, p *Plan, next time.Time) {
 	if !next.Before(b.window.To) {
 		return
 	}
-	if next.Before(p.from) {
-		next = p.from
-	}
+	next = domain.Later(next, p.from)
 	key := groupKey{p, next.UnixNano()}
 	g := b.groups[key]
 	if g == nil {

@@ -1,8 +1,6 @@
 package notice
 
 import (
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -28,13 +26,4 @@ type LifecycleEvent struct {
 	StartedAt    *time.Time   `json:"started_at"`  // of the latest attempt; of a start, when it was claimed
 	FinishedAt   *time.Time   `json:"finished_at"` // null: of a start
 	Attempt      int16        `json:"attempt"`
-}
-
-// Write returns the body of the batch.
-func (l Lifecycle) Write() ([]byte, error) {
-	body, err := json.Marshal(l)
-	if err != nil {
-		return nil, fmt.Errorf("writing a batch of events: %w", err)
-	}
-	return body, nil
 }

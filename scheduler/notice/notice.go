@@ -43,6 +43,9 @@ const (
 	KindOverlap Kind = "overlap" // jobs most of whose slots are skipped, as the run before has not ended
 )
 
+// Passing reports whether a subject is about late runs and missed slots, each of which is over when it is told.
+func (k Kind) Passing() bool { return heldAlerts[k] != "" && k != KindOverlap }
+
 // State is the state of a subject.
 type State string
 
@@ -140,9 +143,7 @@ func (m Message) NewestAt() (newest time.Time) {
 	for _, s := range m.Subjects {
 		for _, j := range s.Jobs {
 			for _, e := range j.Events {
-				if e.LastAt.After(newest) {
-					newest = e.LastAt
-				}
+				newest = domain.Later(newest, e.LastAt)
 			}
 		}
 	}
@@ -235,7 +236,7 @@ func (s Subject) Title() string {
 			strings.Join(append([]string{times(len(unwell), "job") + " affected"}, over...), "; "))
 	case s.Kind == KindOverlap:
 		return s.overlapTitle(since)
-	case s.held():
+	case s.Kind.Passing():
 		return s.heldTitle(since)
 	case s.State == StateResolved && len(over) > 0:
 		return strings.Join(over, "; ")
@@ -297,38 +298,29 @@ func (s Subject) split() (unwell []domain.News, over []string) {
 // reachedTitle says that a host can be reached again, and which of its jobs have recovered; or that none is left that
 // could tell.
 func (s Subject) reachedTitle(unwell []domain.News, over []string) string {
+	recovered, _ := s.count(domain.EventRecovered)
 	switch n := len(s.Jobs) - len(unwell); {
-	case len(unwell) == 0 && s.count(domain.EventRecovered) == 0:
+	case len(unwell) == 0 && recovered == 0:
 		return "no job is left to tell whether " + s.Name + " can be reached again: " + strings.Join(over, "; ")
 	case n == 0:
 		return fmt.Sprintf("%s can be reached again: %s%s not succeeded yet", s.Name, some(unwell),
 			verb(len(unwell), " has", " have"))
-	case len(unwell) > 0 && len(over) == 1 && s.count(domain.EventRecovered) > 0:
+	case len(unwell) > 0 && len(over) == 1 && recovered > 0:
 		return fmt.Sprintf("%s can be reached again: %d of %s recovered, the others have not succeeded yet", s.Name, n,
 			times(len(s.Jobs), "job"))
 	}
 	return s.Name + " can be reached again: " + strings.Join(over, "; ")
 }
 
-// held reports whether a subject is about late runs and missed slots, and what held them up.
-func (s Subject) held() bool { return heldAlerts[s.Kind] != "" }
-
 // heldTitle says how many runs are late and how many jobs missed slots, since when and why; or that what held them up
 // is over.
 func (s Subject) heldTitle(since string) string {
-	var late, missed int
-	for _, j := range s.Jobs {
-		for _, e := range j.Events {
-			late += map[bool]int{true: 1}[e.Event == domain.EventLate]
-			missed += map[bool]int{true: 1}[e.Event == domain.EventMissed]
-		}
-	}
 	var parts []string
-	if late > 0 {
-		parts = append(parts, fmt.Sprintf("%s of %s late", times(s.count(domain.EventLate), "run"), times(late, "job")))
+	if runs, jobs := s.count(domain.EventLate); jobs > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %s late", times(runs, "run"), times(jobs, "job")))
 	}
-	if missed > 0 {
-		parts = append(parts, fmt.Sprintf("%s of %s missed", times(s.slots(), "slot"), times(missed, "job")))
+	if slots, jobs := s.count(domain.EventMissed); jobs > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %s missed", times(slots, "slot"), times(jobs, "job")))
 	}
 	what := strings.Join(parts, ", ")
 	if s.State == StateResolved {
@@ -356,27 +348,17 @@ func (s Subject) heldTitle(since string) string {
 	return what + since
 }
 
-// slots counts missed slots. A skip on its own is one slot at least.
-func (s Subject) slots() (n int) {
+// count counts the runs of an event, or its missed slots, and the jobs that it happened to. A skip on its own is one
+// slot at least.
+func (s Subject) count(event domain.Event) (n, jobs int) {
 	for _, j := range s.Jobs {
 		for _, e := range j.Events {
-			if e.Event == domain.EventMissed {
-				n += max(e.Slots, e.Count)
+			if e.Event == event {
+				n, jobs = n+max(e.Slots, e.Count), jobs+1
 			}
 		}
 	}
-	return n
-}
-
-func (s Subject) count(e domain.Event) (n int) {
-	for _, j := range s.Jobs {
-		for _, event := range j.Events {
-			if event.Event == e {
-				n += event.Count
-			}
-		}
-	}
-	return n
+	return n, jobs
 }
 
 // jobHeadline says in a line what happened to a job last.
@@ -421,7 +403,7 @@ func describe(e domain.NewsEvent) string {
 	case domain.EventFailing:
 		return "an attempt failed, the first since the job was well, at " + at(e.FirstAt)
 	case domain.EventDead:
-		return fmt.Sprintf("%s died, the last at %s%s", times(e.Count, "run"), at(e.LastAt), failing(e))
+		return fmt.Sprintf("%s died, the last at %s%s", times(e.Count, "run"), at(e.LastAt), failing(e, "; failing since "))
 	case domain.EventMissed:
 		return fmt.Sprintf("slots were missed and will not run: %s, the last at %s",
 			times(e.Count, "recorded skip"), at(e.LastAt))
@@ -443,48 +425,32 @@ func describe(e domain.NewsEvent) string {
 		}
 		return "most slots were skipped, because the run before had not ended"
 	case domain.EventOverlapOver:
-		return "most slots run again to their end" + when(e, ", which they did not since ")
+		return "most slots run again to their end" + when(", which they did not since ", e.Since)
 	case domain.EventRecovered:
-		if e.Since == nil {
-			return "a run succeeded at " + at(e.LastAt)
-		}
-		return fmt.Sprintf("a run succeeded at %s, the first since %s%s", at(e.LastAt), at(*e.Since), inARow(e.Failures))
+		return "a run succeeded at " + at(e.LastAt) + failing(e, ", the first since ")
 	case domain.EventApproval:
-		return fmt.Sprintf("the step %s waits since %s%s", e.Step, at(e.FirstAt), until(e))
+		return fmt.Sprintf("the step %s waits since %s%s", e.Step, at(e.FirstAt), when(", until ", e.Until))
 	case domain.EventTest:
 		return "a test: nothing happened to any job"
 	}
 	return fmt.Sprintf("%s, %s", e.Event, times(e.Count, "time"))
 }
 
-func failing(e domain.NewsEvent) string {
-	if e.Since == nil {
-		return ""
+// failing says since when attempts failed, if that is known, and how many.
+func failing(e domain.NewsEvent, words string) string {
+	text := when(words, e.Since)
+	if text != "" && e.Failures > 0 {
+		text += fmt.Sprintf(" (%s in a row)", times(e.Failures, "failed attempt"))
 	}
-	return when(e, "; failing since ") + inARow(e.Failures)
+	return text
 }
 
-// when says since when, if that is known.
-func when(e domain.NewsEvent, words string) string {
-	if e.Since == nil {
+// when adds an instant to words; it is empty if the instant is not known.
+func when(words string, instant *time.Time) string {
+	if instant == nil {
 		return ""
 	}
-	return words + at(*e.Since)
-}
-
-// until says until when a step waits, if that is known.
-func until(e domain.NewsEvent) string {
-	if e.Until == nil {
-		return ""
-	}
-	return ", until " + at(*e.Until)
-}
-
-func inARow(failures int) string {
-	if failures == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (%s in a row)", times(failures, "failed attempt"))
+	return words + at(*instant)
 }
 
 func times(n int, what string) string {

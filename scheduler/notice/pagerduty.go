@@ -45,21 +45,18 @@ func pagerDuty(m Message) pagerDutyEvent {
 	subject := m.Subjects[0]
 	subject.Limit(pagerDutyJobs)
 	event := pagerDutyEvent{Action: "resolve", DedupKey: "punctual:" + subject.Key}
+	p := &pagerDutyPayload{
+		Source: source(m.Link), Component: subject.Name, Group: m.Tenant, Class: string(subject.Kind), Details: subject,
+	}
 	if subject.State == StateResolved {
-		if _, over := subject.split(); subject.count(domain.EventEnded) > 0 {
-			event.Payload = &pagerDutyPayload{
-				Summary: cut(strings.Join(over, "; "), pagerDutySummary), Source: source(m.Link), Severity: "info",
-				Component: subject.Name, Group: m.Tenant, Class: string(subject.Kind), Details: subject,
-			}
+		if ended, _ := subject.count(domain.EventEnded); ended > 0 {
+			_, over := subject.split()
+			p.Summary, p.Severity, event.Payload = cut(strings.Join(over, "; "), pagerDutySummary), "info", p
 		}
 		return event
 	}
-	event.Action, event.Client, event.ClientURL = "trigger", "Punctual", m.Link
-	p := &pagerDutyPayload{
-		Summary: Headline(Message{Tenant: m.Tenant, Subjects: []Subject{subject}}), Source: source(m.Link),
-		Severity: worst(subject), Component: subject.Name, Group: m.Tenant,
-		Class: string(subject.Kind), Details: subject,
-	}
+	event.Action, event.Client, event.ClientURL, event.Payload = "trigger", "Punctual", m.Link, p
+	p.Summary, p.Severity = Headline(Message{Tenant: m.Tenant, Subjects: []Subject{subject}}), worst(subject)
 	if news, ok := m.single(); ok && len(news.Events) > 0 {
 		last := newest(news)
 		p.Summary, p.Timestamp, p.Class = p.Summary+": "+describe(*last), last.LastAt.UTC(), string(last.Event)
@@ -84,7 +81,6 @@ func pagerDuty(m Message) pagerDutyEvent {
 		event.Links = append(event.Links, pagerDutyLink{runbook, "runbook"})
 	}
 	p.Summary = cut(p.Summary, pagerDutySummary)
-	event.Payload = p
 	return event
 }
 

@@ -81,10 +81,8 @@ func sections(g Subject, most int) (all []string) {
 	text += "\n"
 	for i, j := range g.Jobs {
 		name := escape(j.Job)
-		if j.Link != "" {
-			if link := slackLink(j.Link, j.Job); i < slackLinked {
-				name = link
-			}
+		if j.Link != "" && i < slackLinked {
+			name = slackLink(j.Link, j.Job)
 		}
 		if i > 0 {
 			name = ", " + name
@@ -135,12 +133,11 @@ func section(e domain.NewsEvent) string {
 
 // run describes a run, its error and what the target answered.
 func run(r domain.NewsRun) string {
-	text := "\n• "
+	text := "run of " + at(r.ScheduledFor)
 	if r.Link != "" {
-		text += slackLink(r.Link, "run of "+at(r.ScheduledFor))
-	} else {
-		text += "run of " + at(r.ScheduledFor)
+		text = slackLink(r.Link, text)
 	}
+	text = "\n• " + text
 	if r.Reason != "" {
 		text += " " + string(r.Reason)
 	}

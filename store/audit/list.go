@@ -55,9 +55,6 @@ type Filter struct {
 	pg.Page
 }
 
-const columns = `a.id, a.at, a.actor_kind, a.actor, k.name, a.action, a.resource_id, a.job_id, a.name,
-	a.before::text, a.after::text, host(a.address), a.request_id`
-
 // Tables is an SQL FROM item: the entries a, each with the key k that is its actor, if a key is.
 const Tables = `punctual.audit_entries a
 	LEFT JOIN punctual.api_keys k ON a.actor_kind = 'key' AND k.id::text = a.actor`
@@ -65,7 +62,8 @@ const Tables = `punctual.audit_entries a
 // selectPage reads a page of entries and the first entry of the next page.
 const selectPage = `
 SELECT id, at, actor_kind, actor, actor_name, action, resource_id, job_id, name, before, after, address, request_id
-FROM (SELECT ` + columns + `,
+FROM (SELECT a.id, a.at, a.actor_kind, a.actor, k.name, a.action, a.resource_id, a.job_id, a.name,
+             a.before::text, a.after::text, host(a.address), a.request_id,
              sum(coalesce(octet_length(a.before::text), 0) + coalesce(octet_length(a.after::text), 0))
              OVER (ORDER BY a.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING)
       FROM ` + Tables + ` %s
@@ -117,10 +115,8 @@ func read(
 			page.Add(len(e.Before) + len(e.After))
 			return e, err
 		}))
-	if err := q.SendBatch(ctx, &b).Close(); err != nil {
-		return nil, fmt.Errorf("listing the audit log: %w", err)
-	}
-	return entries, nil
+	err = q.SendBatch(ctx, &b).Close()
+	return entries, pg.Wrap("listing the audit log", err)
 }
 
 // of selects the entries about a job. A job's id, or its present name, also finds entries from when the job had

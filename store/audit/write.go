@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -67,11 +68,8 @@ type Rows struct {
 // Add adds an entry about a change that a tenant made now.
 func (r *Rows) Add(tenant int32, now time.Time, c Change) error {
 	before, err := encodeChange(c.Before)
-	if err != nil {
-		return fmt.Errorf("encoding a change: %w", err)
-	}
-	after, err := encodeChange(c.After)
-	if err != nil {
+	after, failed := encodeChange(c.After)
+	if err := errors.Join(err, failed); err != nil {
 		return fmt.Errorf("encoding a change: %w", err)
 	}
 	r.ids = append(r.ids, domain.NewRunID(now))

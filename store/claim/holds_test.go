@@ -12,6 +12,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/admit"
+	"punctual/scheduler/breaker"
 	"punctual/scheduler/domain"
 	"punctual/store/fleet"
 	"punctual/store/history"
@@ -54,7 +55,7 @@ func report(c Replica, states ...admit.HoldState) []admit.HoldOrder {
 
 func openHold(host string) admit.HoldState {
 	return admit.HoldState{
-		By: "breaker " + host, State: admit.HoldOpen, Host: host, Failures: 12, LastError: "connection refused",
+		By: "breaker " + host, State: breaker.Open, Host: host, Failures: 12, LastError: "connection refused",
 		For: time.Minute, ProbeIn: time.Second,
 	}
 }
@@ -181,11 +182,11 @@ func TestHoldsAreListedAndReset(t *testing.T) {
 	other.ReplicaID = uuid.New()
 	c.Exec(`INSERT INTO punctual.replicas (id, host, version, queues) VALUES ($1, 'h', 'v', '{}')`, other.ReplicaID)
 	report(c, openHold("a.test:443"), admit.HoldState{
-		By: "hanging b.test:80/x", State: admit.HoldHanging, Host: "b.test:80", Path: "/x",
+		By: "hanging b.test:80/x", State: breaker.Hanging, Host: "b.test:80", Path: "/x",
 		Failures: 3, For: time.Second,
 	})
 	recovering := openHold("a.test:443")
-	recovering.State = admit.HoldRecovering
+	recovering.State = breaker.Recovering
 	report(other, recovering)
 	list := func() []fleet.Breaker {
 		holds, err := c.Fleet.Holds(t.Context(), c.Tenant)
@@ -193,9 +194,9 @@ func TestHoldsAreListedAndReset(t *testing.T) {
 		return holds
 	}
 	holds := list()
-	if len(holds) != 2 || holds[0].HeldBy != Down || holds[0].State != admit.HoldOpen ||
+	if len(holds) != 2 || holds[0].HeldBy != Down || holds[0].State != breaker.Open ||
 		holds[0].Replicas != 2 || holds[0].WaitingRuns != 3 || holds[0].WaitingSince == nil || holds[0].NextProbeAt == nil ||
-		holds[1].Path != "/x" || holds[1].State != admit.HoldHanging || holds[1].WaitingRuns != 0 {
+		holds[1].Path != "/x" || holds[1].State != breaker.Hanging || holds[1].WaitingRuns != 0 {
 		t.Errorf("%+v", holds)
 	}
 	if elsewhere, err := c.Fleet.Holds(t.Context(), c.Tenant+1); err != nil || len(elsewhere) != 0 {

@@ -147,12 +147,7 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 	if f, whose := freezes.Of(e.tenant); f != nil {
 		e.frozen = f.Explain(whose)
 	}
-	if next != nil {
-		e.history.Next = *next
-	}
-	if kept != nil {
-		e.kept = *kept
-	}
+	e.history.Next, e.kept = pg.OrZero(next), pg.OrZero(kept)
 	var broken error
 	err = eachVersion(ctx, e.q, []uuid.UUID{id}, func(_ uuid.UUID, v domain.Version, err error) {
 		e.history.Versions = append(e.history.Versions, v)

@@ -344,12 +344,7 @@ func why(r *runs.Run) string {
 	return string(reasonOf(r))
 }
 
-func reasonOf(r *runs.Run) domain.Reason {
-	if r.Reason == nil {
-		return ""
-	}
-	return *r.Reason
-}
+func reasonOf(r *runs.Run) domain.Reason { return pg.OrZero(r.Reason) }
 
 func attempts(n int) string {
 	if n <= 1 {

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -158,6 +159,7 @@ type verification struct {
 	after   uuid.UUID // the last job of the page before
 	summary VerifySummary
 	aside   *[]Violation // where violations go that the standby shows; nil: they are reported
+	failed  error        // why the last report failed; nothing is reported after it
 }
 
 // mostAside bounds the violations that are put aside. The primary reports more than that one by one.
@@ -178,7 +180,7 @@ func (v *verification) read(ctx context.Context, look func(context.Context, pgx.
 				v.aside = &found
 			}
 			err = look(ctx, tx)
-			return found, err
+			return found, cmp.Or(v.failed, err)
 		})
 	v.aside = nil
 	for _, one := range found {
@@ -220,9 +222,7 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 	if v.summary.JobsInAll == 0 && v.options.Job != "" {
 		return fmt.Errorf("job %q: %w", v.options.Job, pg.ErrNotFound)
 	}
-	if v.summary.To.After(now) {
-		v.summary.To = now
-	}
+	v.summary.To = domain.Earlier(v.summary.To, now)
 	if kept != nil && v.summary.From.Before(*kept) {
 		v.summary.From = *kept
 		v.note("The runs before %s are no longer kept.", kept.Format(time.RFC3339))
@@ -347,10 +347,7 @@ func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJ
 		if over != nil {
 			j.enabled, j.over = true, over.UTC()
 		}
-		j.history = domain.History{Job: j.id, DefaultJitter: v.history.defaultJitter}
-		if next != nil {
-			j.history.Next = next.UTC()
-		}
+		j.history = domain.History{Job: j.id, DefaultJitter: v.history.defaultJitter, Next: pg.OrZero(next).UTC()}
 		return &j, err
 	})
 	return jobs, now.UTC(), pg.Wrap("reading jobs", err)

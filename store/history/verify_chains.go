@@ -3,7 +3,6 @@ package history
 import (
 	"context"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/store/pg"
@@ -33,8 +32,8 @@ due AS MATERIALIZED (
     WHERE e.run_when = 'ended' OR (e.run_when, e.status) IN (('succeeded', 'succeeded'), ('failed', 'dead')))`
 
 const missingChained = due + `
-SELECT t.name, coalesce(j.name, ''), d.job_id, d.finished_at, d.id,
-       'its end should have triggered a run of job ' || d.target || ', and there is none'
+SELECT 'chain' AS kind, t.name AS tenant, coalesce(j.name, '') AS job, d.job_id, d.finished_at AS slot,
+       ARRAY[d.id] AS runs, 'its end should have triggered a run of job ' || d.target || ', and there is none' AS detail
 FROM due d
 JOIN punctual.jobs j ON j.id = d.job_id
 JOIN punctual.tenants t ON t.id = j.tenant
@@ -44,8 +43,8 @@ ORDER BY d.id LIMIT $7`
 
 // A run whose cause is no longer kept cannot be checked.
 const needlessChained = due + `
-SELECT t.name, coalesce(j.name, ''), c.job_id, c.scheduled_for, c.id,
-       'run ' || c.caused_by || ' has not triggered it: its job''s then does not say so'
+SELECT 'chain' AS kind, t.name AS tenant, coalesce(j.name, '') AS job, c.job_id, c.scheduled_for AS slot,
+       ARRAY[c.id] AS runs, 'run ' || c.caused_by || ' has not triggered it: its job''s then does not say so' AS detail
 FROM punctual.runs c
 CROSS JOIN LATERAL punctual.runs_of(ARRAY[c.caused_by]) r
 JOIN punctual.tenants t ON t.id = c.tenant
@@ -58,11 +57,8 @@ ORDER BY c.id LIMIT $7`
 // chains looks for ends that triggered too little or too much.
 func (v *verification) chains(ctx context.Context, tx pgx.Tx) error {
 	for _, sql := range []string{missingChained, needlessChained} {
-		found, err := pg.All(ctx, tx, func(row pgx.CollectableRow) (Violation, error) {
-			one := Violation{Kind: ViolationChain, Runs: make([]uuid.UUID, 1)}
-			return one, row.Scan(&one.Tenant, &one.Job, &one.JobID, &one.Slot, &one.Runs[0], &one.Detail)
-		}, sql, v.summary.From, v.summary.To, v.firstID(), v.tenant, pg.OrNull(v.only), v.name, mostChained)
-		if err := v.reportAll(found, pg.Wrap("comparing chains", err)); err != nil {
+		if err := v.find(ctx, tx, "comparing chains", byName, sql,
+			v.summary.From, v.summary.To, v.firstID(), v.tenant, pg.OrNull(v.only), v.name, mostChained); err != nil {
 			return err
 		}
 	}

@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,8 +11,13 @@ import (
 // A dated run rightly waits while its job is paused or its tenant frozen, as a slot does. A chore has taken it up if
 // the row in dated_work was looked at just now. A resume makes a version of the job.
 const verifyDated = `
-	SELECT t.name, coalesce(j.name, ''), d.job_id, k.kind, count(*)::int, min(d.due_at), max(d.due_at),
-	       (array_agg(d.run_id ORDER BY d.run_id))[1:10]
+	SELECT t.name AS tenant, coalesce(j.name, '') AS job, d.job_id, k.kind, count(*)::int AS count,
+	       min(d.due_at) AS slot, max(d.due_at) AS last, (array_agg(d.run_id ORDER BY d.run_id))[1:10] AS runs,
+	       'dated runs, ' || count(*) || ': ' || CASE k.kind
+	           WHEN 'double' THEN 'they are pending, but their ids are those of runs that were claimed'
+	           WHEN 'phantom' THEN 'their job is deleted or unknown, and no replica removes them'
+	           ELSE 'no replica has claimed them: none serves their queue, it has fallen behind, or they are set aside'
+	       END AS detail
 	FROM (SELECT ` + pg.Now + ` AS now, ` + pg.Now + ` - $1::interval AS long_ago) n
 	CROSS JOIN punctual.dated d
 	JOIN punctual.tenants t ON t.id = d.tenant
@@ -30,20 +34,8 @@ const verifyDated = `
 	  AND ($4 = '' OR j.name = $4)
 	GROUP BY 1, 2, 3, 4 ORDER BY 3, 4`
 
-// datedDetails say what is wrong with dated runs.
-var datedDetails = map[ViolationKind]string{
-	ViolationDouble:  "they are pending, but their ids are those of runs that were claimed",
-	ViolationPhantom: "their job is deleted or unknown, and no replica removes them",
-	ViolationOverdue: "no replica has claimed them: none serves their queue, it has fallen behind, or they are set aside",
-}
-
 // dated looks for dated runs that should have been claimed or removed.
 func (v *verification) dated(ctx context.Context, tx pgx.Tx) error {
-	found, err := pg.All(ctx, tx, func(row pgx.CollectableRow) (Violation, error) {
-		var one Violation
-		err := row.Scan(&one.Tenant, &one.Job, &one.JobID, &one.Kind, &one.Count, &one.Slot, &one.Last, &one.Runs)
-		one.Detail = fmt.Sprintf("dated runs, %d: %s", one.Count, datedDetails[one.Kind])
-		return one, err
-	}, verifyDated, v.options.Grace, v.tenant, pg.OrNull(v.only), v.name)
-	return v.reportAll(found, pg.Wrap("reading dated runs", err))
+	return v.find(ctx, tx, "reading dated runs", byName, verifyDated,
+		v.options.Grace, v.tenant, pg.OrNull(v.only), v.name)
 }

@@ -38,13 +38,7 @@ func (v *verification) events(ctx context.Context, tx pgx.Tx) error {
 }
 
 func (v *verification) stuck(ctx context.Context, tx pgx.Tx) error {
-	found, err := pgx.CollectRows(pg.Query(ctx, tx, `
-		SELECT t.name, e.name, e.id, e.emitted_at, e.turn_at, e.subscribed - e.made - e.skipped - e.unmatched
-		FROM punctual.events e
-		JOIN punctual.tenants t ON t.id = e.tenant
-		WHERE e.turn_at <= `+pg.Now+` - $1::interval AND ($2 = 0 OR e.tenant = $2)
-		ORDER BY e.turn_at
-		LIMIT $3`, v.options.Grace, v.tenant, mostReports), func(row pgx.CollectableRow) (one Violation, err error) {
+	return v.find(ctx, tx, "looking for fan-outs", func(row pgx.CollectableRow) (one Violation, err error) {
 		var name string
 		var id uuid.UUID
 		var since time.Time
@@ -53,8 +47,13 @@ func (v *verification) stuck(ctx context.Context, tx pgx.Tx) error {
 		one.Detail = fmt.Sprintf("event %s %s: no replica has continued its fan-out since %s; about %d subscribers are left",
 			name, id, pg.Stamp(since), one.Count)
 		return one, err
-	})
-	return v.reportAll(found, pg.Wrap("looking for fan-outs", err))
+	}, `
+		SELECT t.name, e.name, e.id, e.emitted_at, e.turn_at, e.subscribed - e.made - e.skipped - e.unmatched
+		FROM punctual.events e
+		JOIN punctual.tenants t ON t.id = e.tenant
+		WHERE e.turn_at <= `+pg.Now+` - $1::interval AND ($2 = 0 OR e.tenant = $2)
+		ORDER BY e.turn_at
+		LIMIT $3`, v.options.Grace, v.tenant, mostReports)
 }
 
 // verifyEvent is an event whose fan-out is over.
@@ -115,7 +114,8 @@ func (e *verifyEvent) compare(ctx context.Context, tx pgx.Tx) error {
 		default:
 			return nil
 		}
-		return e.v.report(found)
+		e.v.report(found)
+		return e.v.failed
 	})
 	return err
 }

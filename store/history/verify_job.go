@@ -52,65 +52,54 @@ func (c *jobCheck) advance() {
 func (c *jobCheck) unreadable() bool { return c.job.broken != nil }
 
 // row adds the next row of the job.
-func (c *jobCheck) row(r verifyRow) error {
+func (c *jobCheck) row(r verifyRow) {
 	if r.isSkip() {
 		c.summary.Skips++
 	} else {
 		c.summary.Runs++
 	}
 	if !r.held && r.createdAt.Before(c.now.Add(-c.options.Grace)) {
-		if err := c.report(Violation{
+		c.report(Violation{
 			Kind: ViolationUnended, Slot: &r.at, Runs: []uuid.UUID{r.id},
 			Detail: fmt.Sprintf("the run is %s, no live replica holds it, and it waits in no list or has waited too long",
 				r.status),
-		}); err != nil {
-			return err
-		}
+		})
 	}
 	if !r.ofSlot() {
-		return nil
+		return
 	}
-	if err := c.settleBefore(r.start()); err != nil {
-		return err
-	}
+	c.settleBefore(r.start())
 	if r.isSkip() {
-		return c.skip(r)
+		c.skip(r)
+	} else {
+		c.runs = append(c.runs, r)
 	}
-	c.runs = append(c.runs, r)
-	return nil
 }
 
 // settleBefore settles the slots before an instant, and the collected runs if they are before it.
-func (c *jobCheck) settleBefore(instant time.Time) error {
-	for c.more && c.slot.At.Before(instant) {
-		if err := c.settle(); err != nil {
-			return err
-		}
+func (c *jobCheck) settleBefore(instant time.Time) {
+	for c.more && c.slot.At.Before(instant) && c.failed == nil {
+		c.settle()
 		c.advance()
 	}
-	if len(c.runs) == 0 || !c.runs[0].at.Before(instant) {
-		return nil
+	if len(c.runs) > 0 && c.runs[0].at.Before(instant) {
+		c.unmatched()
+		c.runs, c.matched = c.runs[:0], false
 	}
-	defer func() { c.runs, c.matched = c.runs[:0], false }()
-	return c.unmatched()
 }
 
 // unmatched reports the runs of the latest instant if that instant is not a slot.
-func (c *jobCheck) unmatched() error {
+func (c *jobCheck) unmatched() {
 	if c.matched || c.unreadable() {
-		return nil
+		return
 	}
 	for _, r := range c.runs {
-		if r.trigger == domain.TriggerBackfill && c.ever(r.at) {
-			continue
-		}
-		if err := c.report(Violation{
-			Kind: ViolationPhantom, Slot: &r.at, Runs: []uuid.UUID{r.id}, Detail: "no version of the job has a slot then",
-		}); err != nil {
-			return err
+		if r.trigger != domain.TriggerBackfill || !c.ever(r.at) {
+			c.report(Violation{
+				Kind: ViolationPhantom, Slot: &r.at, Runs: []uuid.UUID{r.id}, Detail: "no version of the job has a slot then",
+			})
 		}
 	}
-	return nil
 }
 
 // ever reports whether any version of the job has a slot at an instant, even if the version was not valid then: a
@@ -123,7 +112,7 @@ func (c *jobCheck) ever(at time.Time) bool {
 }
 
 // settle compares one slot with the rows that cover it.
-func (c *jobCheck) settle() error {
+func (c *jobCheck) settle() {
 	at := c.slot.At
 	var covering []uuid.UUID
 	fired, backfilled := 0, false
@@ -143,86 +132,75 @@ func (c *jobCheck) settle() error {
 	for _, r := range c.skips {
 		covering = append(covering, r.id)
 	}
-	if len(covering) > 1 && fired > 0 { // several skips alone have been reported as an overlap
-		c.summary.Slots++
-		return c.report(Violation{
+	switch {
+	case len(covering) > 1 && fired > 0: // several skips alone have been reported as an overlap
+		c.report(Violation{
 			Kind: ViolationDouble, Slot: &at, Count: len(covering), Runs: covering,
 			Detail: fmt.Sprintf("%d rows cover the slot", len(covering)),
 		})
-	}
-	if len(covering) > 0 || backfilled {
-		c.summary.Slots++
-		return nil
-	}
-	switch c.slot.Duty {
-	case domain.Unsure:
+	case len(covering) > 0 || backfilled:
+	case c.slot.Duty == domain.Unsure:
 		c.summary.NotCheckable++
-	case domain.Waiting:
-		return c.waiting()
+		return
+	case c.slot.Duty == domain.Waiting:
+		c.waiting()
+		return
 	default:
-		c.summary.Slots++
-		return c.report(Violation{
+		c.report(Violation{
 			Kind: ViolationMissing, Slot: &at,
 			Detail: fmt.Sprintf("version %d of the job had this slot, but it has neither a run nor a skip", c.slot.Version),
 		})
 	}
-	return nil
+	c.summary.Slots++
 }
 
 // waiting notes a slot that is still to be claimed. Slots that have been due for long are reported together: usually no
 // replica is there to claim them, and there are many.
-func (c *jobCheck) waiting() error {
+func (c *jobCheck) waiting() {
 	at := c.slot.At
 	if !c.job.enabled || !c.due(at).Before(c.now.Add(-c.options.Grace)) {
 		c.summary.Waiting++
-		return nil
+		return
 	}
 	if c.job.frozen {
 		c.summary.Waiting++
 		c.summary.Frozen++
-		return nil
+		return
 	}
 	if c.overdue.Count == 0 {
 		c.overdue = Violation{Kind: ViolationOverdue, Slot: &at}
 	}
 	c.overdue.Last = &at
 	c.overdue.Count++
-	return nil
 }
 
 // due returns since when a slot should have a run or skip. If the slot passed while the job was paused, that is the end
 // of the pause.
 func (c *jobCheck) due(at time.Time) time.Time {
-	due := c.job.history.Due(at)
-	if due.Before(c.job.over) {
-		return c.job.over
-	}
-	return due
+	return domain.Later(c.job.history.Due(at), c.job.over)
 }
 
 // skip adds a skip. It checks that the skip covers the slots it says it does, and none that another skip covers.
-func (c *jobCheck) skip(r verifyRow) error {
+func (c *jobCheck) skip(r verifyRow) {
 	for _, other := range c.skips {
 		if !other.last.Before(*r.first) {
-			if err := c.report(Violation{
+			c.report(Violation{
 				Kind: ViolationOverlap, Slot: r.first, Last: r.last, Runs: []uuid.UUID{other.id, r.id},
 				Detail: fmt.Sprintf("the skip overlaps the one from %s to %s", pg.Stamp(*other.first), pg.Stamp(*other.last)),
-			}); err != nil {
-				return err
-			}
+			})
 		}
 	}
 	c.skips = append(c.skips, r)
-	return c.count(r)
+	c.count(r)
 }
 
 // mostCounted is the highest number of slots that a skip stores. It stores no higher number.
 const mostCounted = 1000
 
 // count compares a skip's number of slots with the number of slots that it covers.
-func (c *jobCheck) count(r verifyRow) error {
+func (c *jobCheck) count(r verifyRow) {
 	if c.unreadable() {
-		return nil
+		return
 	}
 	least, most := 0, 0
 	for slot, err := range c.job.history.Slots(*r.first, *r.last) {
@@ -244,31 +222,28 @@ func (c *jobCheck) count(r verifyRow) error {
 		bad.Count = *r.count
 		bad.Detail = fmt.Sprintf("the skip records %d slots, but there are %d", *r.count, most)
 	default:
-		return nil
+		return
 	}
-	return c.report(bad)
+	c.report(bad)
 }
 
 // finish settles the slots that are left after the last row.
-func (c *jobCheck) finish() error {
-	if err := c.settleBefore(c.summary.To.Add(1)); err != nil {
-		return err
-	}
-	if c.job.broken != nil {
-		return c.report(Violation{
+func (c *jobCheck) finish() {
+	c.settleBefore(c.summary.To.Add(1))
+	switch {
+	case c.unreadable():
+		c.report(Violation{
 			Kind: ViolationUnreadable, Detail: "this binary cannot read the job's history: " + c.job.broken.Error(),
 		})
+	case c.overdue.Count > 0:
+		c.overdue.Detail = fmt.Sprintf(
+			"due since %s and not claimed; no replica serves its queue, it has fallen behind, or it catches up run by run",
+			pg.Stamp(c.due(*c.overdue.Slot)))
+		c.report(c.overdue)
 	}
-	if c.overdue.Count == 0 {
-		return nil
-	}
-	c.overdue.Detail = fmt.Sprintf(
-		"due since %s and not claimed; no replica serves its queue, it has fallen behind, or it catches up run by run",
-		pg.Stamp(c.due(*c.overdue.Slot)))
-	return c.report(c.overdue)
 }
 
-func (c *jobCheck) report(v Violation) error {
+func (c *jobCheck) report(v Violation) {
 	v.Tenant, v.Job, v.JobID = c.job.tenant, c.job.name, c.job.id
-	return c.verification.report(v)
+	c.verification.report(v)
 }

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -75,22 +74,20 @@ func (v *verification) compare(ctx context.Context, tx pgx.Tx, jobs []*verifyJob
 	p := verifyPage{verification: v, jobs: jobs, now: now}
 	defer p.close()
 	var r verifyRow
-	var failed error // of a check, and not of the read
 	_, err := pgx.ForEachRow(rows, []any{
 		&r.id, &r.job, &r.trigger, &r.status, &r.at, &r.first, &r.last, &r.count, &r.createdAt, &r.held,
 	}, func() error {
-		failed = p.row(r)
-		return failed
+		p.row(r)
+		return p.failed
 	})
-	if failed != nil || err != nil {
-		return cmp.Or(failed, pg.Wrap("reading runs", err))
+	if err != nil {
+		return pg.Wrap("reading runs", err)
 	}
-	for len(p.jobs) > 0 {
-		if err := p.next(); err != nil {
-			return err
-		}
+	for len(p.jobs) > 0 && p.failed == nil {
+		p.next()
 	}
-	return p.end()
+	p.end()
+	return nil
 }
 
 // verifyPage passes the rows of a page to the checks of its jobs.
@@ -101,43 +98,37 @@ type verifyPage struct {
 	check *jobCheck // the check of the current job
 }
 
-func (p *verifyPage) row(r verifyRow) error {
+func (p *verifyPage) row(r verifyRow) {
 	if r.trigger == domain.TriggerStep && r.held {
 		p.summary.Runs++ // its slot is its workflow's
-		return nil
+		return
 	}
 	for p.check == nil || p.check.job.id != r.job {
 		if len(p.jobs) == 0 || pg.CompareIDs(p.jobs[0].id, r.job) > 0 {
-			if p.summary.Runs++; r.trigger == domain.TriggerChain {
-				return nil // it was triggered when its job was gone already
+			if p.summary.Runs++; r.trigger != domain.TriggerChain { // that was triggered when its job was gone already
+				p.report(Violation{
+					Kind: ViolationPhantom, JobID: r.job, Slot: &r.at, Runs: []uuid.UUID{r.id}, Detail: "there is no such job",
+				})
 			}
-			return p.report(Violation{
-				Kind: ViolationPhantom, JobID: r.job, Slot: &r.at, Runs: []uuid.UUID{r.id}, Detail: "there is no such job",
-			})
+			return
 		}
-		if err := p.next(); err != nil {
-			return err
-		}
+		p.next()
 	}
-	return p.check.row(r)
+	p.check.row(r)
 }
 
 // next ends the check of one job and begins the check of the next.
-func (p *verifyPage) next() error {
-	if err := p.end(); err != nil {
-		return err
-	}
+func (p *verifyPage) next() {
+	p.end()
 	p.check = newJobCheck(p.verification, p.jobs[0], p.now)
 	p.jobs = p.jobs[1:]
-	return nil
 }
 
-func (p *verifyPage) end() error {
-	if p.check == nil {
-		return nil
+func (p *verifyPage) end() {
+	if p.check != nil {
+		p.check.finish()
+		p.close()
 	}
-	defer p.close()
-	return p.check.finish()
 }
 
 func (p *verifyPage) close() {
@@ -147,28 +138,31 @@ func (p *verifyPage) close() {
 	}
 }
 
-// reportAll reports what a look has found, unless the look has failed.
-func (v *verification) reportAll(found []Violation, err error) error {
+// byName reads the violations of a statement whose columns have the names of the fields.
+var byName = pgx.RowToStructByNameLax[Violation]
+
+// find reports what a statement finds.
+func (v *verification) find(
+	ctx context.Context, tx pgx.Tx, doing string, read pgx.RowToFunc[Violation], sql string, args ...any,
+) error {
+	found, err := pg.All(ctx, tx, read, sql, args...)
 	for _, one := range found {
-		if err == nil {
-			err = v.report(one)
-		}
+		v.report(one)
 	}
-	return err
+	return pg.Wrap(doing, err)
 }
 
-func (v *verification) report(violation Violation) error {
+// report reports a violation, unless an earlier report has failed.
+func (v *verification) report(violation Violation) {
 	v.summary.Violations++
 	v.summary.Kinds[violation.Kind]++
-	if v.aside != nil {
-		*v.aside = append(*v.aside, violation)
-		if len(*v.aside) > mostAside {
-			return errTooMany
+	switch {
+	case v.failed != nil:
+	case v.aside != nil:
+		if *v.aside = append(*v.aside, violation); len(*v.aside) > mostAside {
+			v.failed = errTooMany
 		}
-		return nil
+	case v.options.Report != nil:
+		v.failed = v.options.Report(violation)
 	}
-	if v.options.Report == nil {
-		return nil
-	}
-	return v.options.Report(violation)
 }

@@ -48,18 +48,16 @@ func (v *verification) starts(ctx context.Context, tx pgx.Tx) error {
 	var rate *startRate
 	_, err := pgx.ForEachRow(rows, []any{&tenant, &name, &perSecond, &run, &due, &sent}, func() error {
 		if rate == nil || rate.tenant != tenant || rate.name != name {
-			if err := rate.end(v); err != nil {
-				return err
-			}
+			rate.end(v)
 			rate = &startRate{tenant: tenant, name: name, perSecond: perSecond}
 		}
 		rate.serve(due)
 		apart, together := domain.StartPace(perSecond)
 		rate.add(letIn{run, sent.Add(time.Duration(together) * apart), apart})
-		return nil
+		return v.failed
 	})
 	if err == nil {
-		err = rate.end(v)
+		rate.end(v)
 	}
 	return pg.Wrap("reading the starts at limits", err)
 }
@@ -100,20 +98,17 @@ func (r *startRate) serve(until time.Time) {
 		}
 		r.waiting = r.waiting[1:]
 	}
-	if r.at.Before(until) {
-		r.at = until
-	}
+	r.at = domain.Later(r.at, until)
 }
 
 // end reports the limit if its runs started too fast.
-func (r *startRate) end(v *verification) error {
+func (r *startRate) end(v *verification) {
 	if r == nil {
-		return nil
+		return
 	}
 	r.serve(r.at.Add(time.Duration(len(r.waiting)+1) * time.Second))
-	if r.late == nil {
-		return nil
+	if r.late != nil {
+		v.report(Violation{Kind: ViolationLimit, Tenant: r.tenant, Runs: []uuid.UUID{*r.late}, Detail: fmt.Sprintf(
+			"limit %q allows %d starts a second, and more have started by the time of this run", r.name, r.perSecond)})
 	}
-	return v.report(Violation{Kind: ViolationLimit, Tenant: r.tenant, Runs: []uuid.UUID{*r.late}, Detail: fmt.Sprintf(
-		"limit %q allows %d starts a second, and more have started by the time of this run", r.name, r.perSecond)})
 }

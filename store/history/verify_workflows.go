@@ -68,13 +68,11 @@ func (v *verification) workflows(ctx context.Context, tx pgx.Tx) error {
 			after = w.id
 			if detail := w.wrong(); detail != "" {
 				w.Kind, w.Runs, w.Detail = ViolationWorkflow, []uuid.UUID{w.id}, detail
-				if err := v.report(w.Violation); err != nil {
-					return err
-				}
+				v.report(w.Violation)
 			}
 		}
-		if len(page) < workflowPage {
-			return nil
+		if len(page) < workflowPage || v.failed != nil {
+			return v.failed
 		}
 	}
 }

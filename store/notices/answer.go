@@ -58,7 +58,7 @@ func (s *Teller) Answered(ctx context.Context, m notice.Outgoing, a notice.Answe
 		case a.Arrival == notice.Delivered:
 			l.queueDelivered(&b)
 		default:
-			l.queueFailed(&b, a, failures)
+			l.queueFailed(&b, a, failures, refused)
 		}
 		return tx.SendBatch(ctx, &b).Close()
 	})
@@ -128,17 +128,18 @@ func (l *line) queueDone(b *pgx.Batch) {
 	b.Queue(setDue, l.Line)
 }
 
-func (l *line) queueFailed(b *pgx.Batch, a notice.Answer, failures int) {
+// queueFailed queues the statements after a message that did not surely arrive. One that was refused too often is given
+// up.
+func (l *line) queueFailed(b *pgx.Batch, a notice.Answer, failures int, givenUp bool) {
 	if a.Arrival != notice.Unknown && len(l.Opened) > 0 {
 		b.Queue(`UPDATE punctual.notice_subjects SET open = false WHERE line_id = $1 AND job_id = ANY($2::uuid[])`,
 			l.Line, l.Opened)
 	}
 	pause := Backoff(failures + 1)
-	dropped := a.Arrival == notice.Refused && failures+1 >= mostRefusals
 	switch {
 	case a.Arrival == notice.PutOff:
 		pause = min(max(a.RetryAfter, time.Second), time.Hour)
-	case dropped:
+	case givenUp:
 		l.queueDone(b)
 	}
 	b.Queue(`
@@ -146,7 +147,7 @@ func (l *line) queueFailed(b *pgx.Batch, a notice.Answer, failures int) {
 		SET held_until = now() + $2, http_status = $3, error = $4,
 		    failing_since = CASE WHEN $5 THEN failing_since ELSE coalesce(failing_since, now()) END,
 		    failures = CASE WHEN $5 THEN failures WHEN $6 THEN 0 ELSE failures + 1 END
-		WHERE id = $1`, l.Line, pause, pg.OrNull(a.Status), a.Error, a.Arrival == notice.PutOff, dropped)
+		WHERE id = $1`, l.Line, pause, pg.OrNull(a.Status), a.Error, a.Arrival == notice.PutOff, givenUp)
 }
 
 // queueTellAgain has the states of the jobs of a message told again. The message may have arrived after later ones,

@@ -65,42 +65,34 @@ type approvalNotice struct {
 // claimApproval takes the notice of a step that waits for approval, for this replica to send; nil: there is none now.
 func (s *Teller) claimApproval(ctx context.Context) (*notice.Outgoing, error) {
 	m, err := s.claim(ctx, func(tx *pg.Tx) (*notice.Outgoing, error) {
-		a, err := lockApproval(ctx, tx)
-		if err != nil || a == nil {
+		a := approvalNotice{Outgoing: notice.Outgoing{ID: domain.NewRunID(time.Now())}}
+		err := tx.QueryRow(ctx, lockApproval, mostApprovals).Scan(
+			&a.Run, &a.Nth, &a.Tenant, &a.tenant, &a.key, &a.now, &a.live, &a.until,
+			&a.job.Job, &a.job.Version, &a.job.Step, &a.since, &a.slot, &a.name)
+		if some, err := pg.Some(err); !some {
 			return nil, err
 		}
-		return &a.Outgoing, s.composeApproval(ctx, tx, a)
+		return &a.Outgoing, s.composeApproval(ctx, tx, &a)
 	})
 	return m, pg.Wrap("claiming the notice of an approval", err)
 }
 
-func lockApproval(ctx context.Context, tx *pg.Tx) (*approvalNotice, error) {
-	a := approvalNotice{Outgoing: notice.Outgoing{ID: domain.NewRunID(time.Now())}}
-	err := tx.QueryRow(ctx, `
-		WITH busy AS MATERIALIZED (
-		    SELECT tenant FROM punctual.approval_notices WHERE lease IS NOT NULL AND due_at > now()
-		    GROUP BY tenant HAVING count(*) >= $1)
-		SELECT a.run_id, a.nth, a.tenant, t.name, k.key, now(), y.run_id IS NOT NULL, coalesce(y.due_at, now()),
-		       coalesce(r.job_id, a.run_id), coalesce(r.job_version, 0), coalesce(r.step, ''), coalesce(r.started_at, now()),
-		       coalesce(r.scheduled_for, now()), coalesce(j.name, '')
-		FROM punctual.approval_notices a
-		JOIN punctual.tenants t ON t.id = a.tenant
-		CROSS JOIN punctual.deployment d
-		CROSS JOIN punctual.run_token_key k
-		LEFT JOIN punctual.ready y ON y.run_id = a.run_id AND y.approval
-		LEFT JOIN LATERAL punctual.runs_of(ARRAY[a.run_id]) r ON true
-		LEFT JOIN punctual.jobs j ON j.id = r.job_id
-		WHERE a.due_at <= now() AND a.tenant NOT IN (SELECT tenant FROM busy)
-		  AND t.frozen_at IS NULL AND d.frozen_at IS NULL
-		  AND NOT punctual.is_copy(d.database_name, d.system_identifier)
-		ORDER BY a.due_at LIMIT 1 FOR NO KEY UPDATE OF a SKIP LOCKED`, mostApprovals).Scan(
-		&a.Run, &a.Nth, &a.Tenant, &a.tenant, &a.key, &a.now, &a.live, &a.until,
-		&a.job.Job, &a.job.Version, &a.job.Step, &a.since, &a.slot, &a.name)
-	if some, err := pg.Some(err); !some {
-		return nil, err
-	}
-	return &a, nil
-}
+const lockApproval = `
+WITH busy AS MATERIALIZED (
+    SELECT tenant FROM punctual.approval_notices WHERE lease IS NOT NULL AND due_at > now()
+    GROUP BY tenant HAVING count(*) >= $1)
+SELECT a.run_id, a.nth, a.tenant, t.name, k.key, now(), y.run_id IS NOT NULL, coalesce(y.due_at, now()),
+       coalesce(r.job_id, a.run_id), coalesce(r.job_version, 0), coalesce(r.step, ''), coalesce(r.started_at, now()),
+       coalesce(r.scheduled_for, now()), coalesce(j.name, '')
+FROM punctual.approval_notices a
+JOIN punctual.tenants t ON t.id = a.tenant
+CROSS JOIN punctual.deployment d
+CROSS JOIN punctual.run_token_key k
+LEFT JOIN punctual.ready y ON y.run_id = a.run_id AND y.approval
+LEFT JOIN LATERAL punctual.runs_of(ARRAY[a.run_id]) r ON true
+LEFT JOIN punctual.jobs j ON j.id = r.job_id
+WHERE a.due_at <= now() AND a.tenant NOT IN (SELECT tenant FROM busy) AND ` + maySend + `
+ORDER BY a.due_at LIMIT 1 FOR NO KEY UPDATE OF a SKIP LOCKED`
 
 // composeApproval writes the message in the transaction that takes the lease. A notice of a step that waits no more is
 // dropped.

@@ -30,17 +30,6 @@ type cause struct {
 	overlap // if it is that
 }
 
-// passing reports whether a subject is about late runs and missed slots, each of which is over when it is told.
-func passing(k notice.Kind) bool {
-	switch k {
-	case notice.KindLate, notice.KindMissed, notice.KindLimit, notice.KindQueue, notice.KindFreeze,
-		notice.KindDatabase, notice.KindReplicas:
-		return true
-	case notice.KindJob, notice.KindJobs, notice.KindHost, notice.KindOverlap:
-	}
-	return false
-}
-
 // collecting is how long a cause of one of the kinds in collects waits for its jobs. It is over before anything can be
 // told of it: all that it held up is claimed when it is over, and comes in within moments.
 const collecting = 30 * time.Second
@@ -106,9 +95,7 @@ func readWorld(ctx context.Context, tx *pg.Tx, tenant int32, keys []string) (w w
 		FROM punctual.tenants t
 		LEFT JOIN punctual.tenant_usage u ON u.tenant = t.id
 		WHERE t.id = $1`, tenant, queues, jobs).Scan(&w.tenant, &w.limit, &w.most, &heldAt, &w.unserved, &w.crowded)
-	if heldAt != nil {
-		w.heldAt = *heldAt
-	}
+	w.heldAt = pg.OrZero(heldAt)
 	return w, err
 }
 
@@ -138,7 +125,7 @@ func (l *line) tellPassing(key string, rows []*subject, w world) (s notice.Subje
 			continue
 		}
 		for _, e := range r.unsent.Events {
-			c.Newest = latest(c.Newest, e.LastAt)
+			c.Newest = domain.Later(c.Newest, e.LastAt)
 		}
 	}
 	if open && (s.Since == nil || c.Since.Before(*s.Since)) {
@@ -218,7 +205,7 @@ func (l *line) told(a notice.Arrival, dropped bool) {
 func (l *line) tellCausesAgain() {
 	for _, key := range l.Keys {
 		kind, _, _ := kindOf(key)
-		if !passing(kind) && kind != notice.KindOverlap {
+		if !kind.Passing() && kind != notice.KindOverlap {
 			continue
 		}
 		c, open := l.causes[key]

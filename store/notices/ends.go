@@ -2,7 +2,6 @@ package notices
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -31,7 +30,7 @@ CASE WHEN t.deleted_at IS NOT NULL THEN '` + domain.EndTenantDeleted + `'
 
 // selectTroubled selects what recipients know of trouble, who they are, and the list that says who is told now.
 const selectTroubled = `
-SELECT s.line_id, s.job_id, ` + endOf + `, coalesce(v.definition ->> 'notify', t.notify::text), l.format, l.url,
+SELECT s.line_id, s.job_id, ` + endOf + `, coalesce(v.definition ->> 'notify', t.notify::text)::json, l.format, l.url,
        l.secret, l.template, s.troubled OR s.key = '` + over + `'
 FROM punctual.notice_subjects s
 JOIN punctual.notice_lines l ON l.id = s.line_id
@@ -53,17 +52,13 @@ type end struct {
 func (s *Teller) EndIncidents(ctx context.Context) (ended int, left bool, err error) {
 	var told, gone []end
 	var e end
-	var list []byte
+	var list []domain.Notify
 	var to domain.Recipient
 	var untold bool
 	_, err = pgx.ForEachRow(pg.Query(ctx, s.db.Chores, selectTroubled), []any{
 		&e.line, &e.job, &e.why, &list, &to.Format, &to.URL, &to.Secret, &to.Template, &untold,
 	}, func() error {
-		entries, err := ReadList(list)
-		if err != nil {
-			return fmt.Errorf("job %s: its notify: %w", e.job, err)
-		}
-		if e.why == "" && !to.Asks(entries, domain.EventRecovered) {
+		if e.why == "" && !to.Asks(list, domain.EventRecovered) {
 			e.why = domain.EndNotAsked
 		}
 		switch {

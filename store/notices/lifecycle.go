@@ -103,7 +103,7 @@ FROM punctual.lifecycle_lines l
 JOIN punctual.tenants t ON t.id = l.tenant
 CROSS JOIN punctual.deployment d
 WHERE (l.body IS NOT NULL OR EXISTS (SELECT FROM punctual.lifecycle_events e WHERE e.line_id = l.id))
-  AND t.frozen_at IS NULL AND d.frozen_at IS NULL AND NOT punctual.is_copy(d.database_name, d.system_identifier)`
+  AND ` + maySend
 
 // PrepareLifecycle implements scheduler.Notices.
 func (s *Teller) PrepareLifecycle(ctx context.Context) (left bool, err error) {
@@ -130,31 +130,23 @@ type eventsLine struct {
 // ClaimLifecycle implements scheduler.Notices. A batch that did not arrive is sent as it is, with the id that it had.
 func (s *Teller) ClaimLifecycle(ctx context.Context) (*notice.Outgoing, error) {
 	m, err := s.claim(ctx, func(tx *pg.Tx) (*notice.Outgoing, error) {
-		l, err := lockEventsLine(ctx, tx)
-		if err != nil || l == nil {
+		l := eventsLine{Outgoing: notice.Outgoing{
+			Lifecycle: true, To: domain.Recipient{Format: domain.FormatJSON}, Headline: "events of runs",
+		}}
+		err := tx.QueryRow(ctx, `
+			WITH busy AS MATERIALIZED (
+			    SELECT tenant FROM punctual.lifecycle_lines WHERE under_way AND held_until > now()
+			    GROUP BY tenant HAVING count(*) >= $1)
+			SELECT l.id, l.tenant, t.name, l.url, l.message, l.body, l.left_out, now()`+sendable+`
+			  AND l.held_until <= now() AND l.tenant NOT IN (SELECT tenant FROM busy)
+			ORDER BY l.held_until LIMIT 1 FOR NO KEY UPDATE OF l SKIP LOCKED`, mostBatches).Scan(
+			&l.Line, &l.Tenant, &l.tenant, &l.To.URL, &l.message, &l.Body, &l.leftOut, &l.now)
+		if some, err := pg.Some(err); !some {
 			return nil, err
 		}
 		return &l.Outgoing, l.compose(ctx, tx)
 	})
 	return m, pg.Wrap("claiming events of runs", err)
-}
-
-func lockEventsLine(ctx context.Context, tx *pg.Tx) (*eventsLine, error) {
-	l := eventsLine{Outgoing: notice.Outgoing{
-		Lifecycle: true, To: domain.Recipient{Format: domain.FormatJSON}, Headline: "events of runs",
-	}}
-	err := tx.QueryRow(ctx, `
-		WITH busy AS MATERIALIZED (
-		    SELECT tenant FROM punctual.lifecycle_lines WHERE under_way AND held_until > now()
-		    GROUP BY tenant HAVING count(*) >= $1)
-		SELECT l.id, l.tenant, t.name, l.url, l.message, l.body, l.left_out, now()`+sendable+`
-		  AND l.held_until <= now() AND l.tenant NOT IN (SELECT tenant FROM busy)
-		ORDER BY l.held_until LIMIT 1 FOR NO KEY UPDATE OF l SKIP LOCKED`, mostBatches).Scan(
-		&l.Line, &l.Tenant, &l.tenant, &l.To.URL, &l.message, &l.Body, &l.leftOut, &l.now)
-	if some, err := pg.Some(err); !some {
-		return nil, err
-	}
-	return &l, nil
 }
 
 // takeEvents moves the oldest events of a line into a batch.
@@ -186,10 +178,7 @@ func (l *eventsLine) compose(ctx context.Context, tx *pg.Tx) error {
 		return pg.Exec(ctx, tx, `UPDATE punctual.lifecycle_lines SET held_until = now() + $2 WHERE id = $1`,
 			l.Line, eventsPace)
 	}
-	l.Body, err = notice.Lifecycle{Tenant: l.tenant, Events: events, LeftOut: l.leftOut}.Write()
-	if err != nil {
-		return err
-	}
+	l.Body = []byte(asText(notice.Lifecycle{Tenant: l.tenant, Events: events, LeftOut: l.leftOut}))
 	return pg.Exec(ctx, tx, `
 		UPDATE punctual.lifecycle_lines
 		SET message = $2, body = $3, told = $4, left_out = 0, under_way = true, held_until = now() + $5

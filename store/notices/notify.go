@@ -47,7 +47,9 @@ func (s *Teller) Notify(ctx context.Context) (left bool, err error) {
 	}
 	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		t := telling{teller: s, tx: tx}
-		found, err := t.find(ctx)
+		found, err := pg.All(ctx, tx, pgx.RowTo[uuid.UUID], `
+			SELECT DISTINCT n.job_id
+			FROM (SELECT job_id FROM punctual.notices WHERE tell_at <= now() ORDER BY tell_at LIMIT $1) n`, tellBatch)
 		if err != nil || len(found) == 0 {
 			return err
 		}
@@ -61,13 +63,6 @@ func (s *Teller) Notify(ctx context.Context) (left bool, err error) {
 		return t.write(ctx)
 	})
 	return left || watched, pg.Wrap("creating notices of jobs", err)
-}
-
-// find returns the jobs with the notices that have waited longest.
-func (t *telling) find(ctx context.Context) ([]uuid.UUID, error) {
-	return pg.All(ctx, t.tx, pgx.RowTo[uuid.UUID], `
-		SELECT DISTINCT n.job_id
-		FROM (SELECT job_id FROM punctual.notices WHERE tell_at <= now() ORDER BY tell_at LIMIT $1) n`, tellBatch)
 }
 
 // lock locks the jobs' rows of notified, and inserts missing ones. It deletes the notices of jobs that no longer exist.
@@ -105,19 +100,17 @@ func (t *telling) choose(ctx context.Context) error {
 		ORDER BY j.id`, t.ids())
 	t.jobs = t.jobs[:0]
 	var j toldJob
-	var list []byte
 	var when time.Time
 	if _, err := pgx.ForEachRow(rows, []any{
-		&j.key.Job, &j.key.Version, &j.news.Job, &j.tenant, &j.news.Tenant, &list, &when,
-	}, func() (err error) {
+		&j.key.Job, &j.key.Version, &j.news.Job, &j.tenant, &j.news.Tenant, &j.list, &when,
+	}, func() error {
 		if when.After(t.now) {
 			t.putOff(j.key.Job, when)
 			return nil
 		}
 		j.news.JobID = j.key.Job
-		j.list, err = ReadList(list)
 		t.jobs = append(t.jobs, new(j))
-		return err
+		return nil
 	}); err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func (r *subject) settle(f domain.Format) {
 		return
 	}
 	state := r.unsent.State()
-	if kind, _, _ := kindOf(r.key); passing(kind) && (state != "" || r.troubled) {
+	if kind, _, _ := kindOf(r.key); kind.Passing() && (state != "" || r.troubled) {
 		r.key = ""
 	}
 	known := r.key == over
@@ -177,7 +177,7 @@ func (l *line) tell(key string, rows []*subject, w world) (s notice.Subject, tel
 	if kind == notice.KindOverlap {
 		return l.tellOverlap(key, name, w)
 	}
-	if passing(kind) {
+	if kind.Passing() {
 		return l.tellPassing(key, rows, w)
 	}
 	troubled, open, again, dirty := false, false, false, false
@@ -236,20 +236,13 @@ func (l *line) reached(key, name string, rows []*subject) bool {
 		for _, e := range r.unsent.Events {
 			switch {
 			case e.Event == domain.EventRecovered && r.unsent.Host == name, e.Event == domain.EventDead && r.own:
-				answered = latest(answered, e.LastAt)
+				answered = domain.Later(answered, e.LastAt)
 			case e.Event == domain.EventDead || e.Event == domain.EventFailing:
-				failed = latest(failed, e.LastAt)
+				failed = domain.Later(failed, e.LastAt)
 			}
 		}
 	}
 	return answered.After(failed)
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // addJobs adds jobs to a subject, and since when and why it is what it is.

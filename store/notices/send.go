@@ -56,14 +56,26 @@ func (s *Teller) ClaimNotice(ctx context.Context) (*notice.Outgoing, error) {
 		return m, err
 	}
 	m, err := s.claim(ctx, func(tx *pg.Tx) (*notice.Outgoing, error) {
-		l, err := lockLine(ctx, tx)
-		if err != nil || l == nil {
+		l := line{Outgoing: notice.Outgoing{ID: domain.NewRunID(time.Now())}}
+		err := tx.QueryRow(ctx, `
+			SELECT l.id, l.tenant, l.format, l.url, l.secret, l.template, l.sent, l.causes, now()
+			FROM punctual.notice_lines l
+			JOIN punctual.tenants t ON t.id = l.tenant
+			CROSS JOIN punctual.deployment d
+			WHERE l.due_at <= now() AND l.held_until <= now() AND `+maySend+`
+			ORDER BY l.due_at LIMIT 1 FOR NO KEY UPDATE OF l SKIP LOCKED`).Scan(
+			&l.Line, &l.Tenant, &l.To.Format, &l.To.URL, &l.To.Secret, &l.To.Template, &l.sent, &l.causes, &l.now)
+		if some, err := pg.Some(err); !some {
 			return nil, err
 		}
-		return &l.Outgoing, s.compose(ctx, tx, l)
+		return &l.Outgoing, s.compose(ctx, tx, &l)
 	})
 	return m, pg.Wrap("claiming a notice", err)
 }
+
+// maySend is SQL for whether anything of a tenant t of the deployment d may be sent.
+const maySend = `t.frozen_at IS NULL AND d.frozen_at IS NULL
+  AND NOT punctual.is_copy(d.database_name, d.system_identifier)`
 
 // claim takes the first message that has a body. next locks what waits longest and writes its message, each in a
 // transaction; nil: nothing waits.
@@ -82,23 +94,6 @@ func (s *Teller) claim(
 			return m, nil
 		}
 	}
-}
-
-func lockLine(ctx context.Context, tx *pg.Tx) (*line, error) {
-	l := line{Outgoing: notice.Outgoing{ID: domain.NewRunID(time.Now())}}
-	err := tx.QueryRow(ctx, `
-		SELECT l.id, l.tenant, l.format, l.url, l.secret, l.template, l.sent, l.causes, now()
-		FROM punctual.notice_lines l
-		JOIN punctual.tenants t ON t.id = l.tenant
-		CROSS JOIN punctual.deployment d
-		WHERE l.due_at <= now() AND l.held_until <= now() AND t.frozen_at IS NULL AND d.frozen_at IS NULL
-		  AND NOT punctual.is_copy(d.database_name, d.system_identifier)
-		ORDER BY l.due_at LIMIT 1 FOR NO KEY UPDATE OF l SKIP LOCKED`).Scan(
-		&l.Line, &l.Tenant, &l.To.Format, &l.To.URL, &l.To.Secret, &l.To.Template, &l.sent, &l.causes, &l.now)
-	if some, err := pg.Some(err); !some {
-		return nil, err
-	}
-	return &l, nil
 }
 
 // selectDue selects what is to be told now, and selectKeys the other rows of subjects.
@@ -270,8 +265,8 @@ func queueRows(b *pgx.Batch, line uuid.UUID, rows []*subject) {
 	}
 }
 
-// asText writes news, causes, or when subjects were told of, as JSON. These are texts, numbers and instants that have
-// been, so it never fails; null for nil.
+// asText writes news, causes, events of runs, or when subjects were told of, as JSON. These are texts, numbers and
+// instants that have been, so it never fails; null for nil.
 func asText(v any) string {
 	text, _ := json.Marshal(v)
 	return string(text)

@@ -2,7 +2,6 @@ package notices
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -27,8 +26,8 @@ type watched struct {
 	key    definitions.Version
 	tenant int32
 	watch  domain.Watch
-	stale  *time.Time // since when it is stale, if it was found stale before
-	list   []byte     // the tenant's default notify
+	stale  *time.Time      // since when it is stale, if it was found stale before
+	list   []domain.Notify // its recipients: the tenant's default, until its definition is known
 	succAt *time.Time
 
 	succRun uuid.UUID // the run that succeeded then
@@ -78,10 +77,7 @@ func (s *Teller) findStale(ctx context.Context) (left bool, err error) {
 		}
 		return writeWatched(ctx, tx, jobs, found.Jobs)
 	})
-	if err != nil {
-		return false, fmt.Errorf("looking for jobs without success: %w", err)
-	}
-	return left, nil
+	return left, pg.Wrap("looking for jobs without success", err)
 }
 
 func readWatched(ctx context.Context, tx *pg.Tx) ([]watched, error) {
@@ -131,11 +127,10 @@ func writeWatched(ctx context.Context, tx *pg.Tx, jobs []watched, found map[defi
 			}
 			continue
 		}
-		list, err := listOf(job, w.list)
-		if err != nil {
-			return err
+		if job.Notify != nil {
+			w.list = job.Notify
 		}
-		w.judge(job, list, &b)
+		w.judge(job, &b)
 	}
 	b.Queue(`
 		UPDATE punctual.notified n SET stale_since = u.stale, look_at = u.at
@@ -154,7 +149,7 @@ FROM punctual.notified n WHERE n.job_id = $1`
 
 // judge decides about one job. It marks a job as stale only if the job has a recipient for that. So a recipient that is
 // added later is still told.
-func (w *watched) judge(job *domain.Job, list []domain.Notify, b *pgx.Batch) {
+func (w *watched) judge(job *domain.Job, b *pgx.Batch) {
 	w.watch.Expect, w.watch.Kind = job.ExpectSuccessWithin.Value(), job.Schedule.Kind()
 	if !job.Schedule.StartsAt.IsZero() {
 		w.watch.StartsAt = job.Schedule.StartsAt.Value()
@@ -164,12 +159,12 @@ func (w *watched) judge(job *domain.Job, list []domain.Notify, b *pgx.Batch) {
 	case !stale && w.stale == nil, !stale && w.watch.Paused:
 		w.look = again
 	case !stale && w.succAt != nil && w.succAt.After(*w.stale): // a success that was being committed meanwhile
-		if domain.Asks(list, domain.EventRecovered) {
+		if domain.Asks(w.list, domain.EventRecovered) {
 			b.Queue(insertRecoveredLate, w.succRun, *w.succAt, *w.stale)
 		}
 		w.stale, w.look = nil, again
 	case w.stale != nil: // it was told; after that only a success makes it be looked at again
-	case !domain.Asks(list, domain.EventStale):
+	case !domain.Asks(w.list, domain.EventStale):
 		w.look = w.watch.Now.Add(max(min(w.watch.Expect, time.Hour), lookOnceMore))
 	default:
 		b.Queue(insertStale, w.key.Job, w.tenant, w.key.Version, since)

@@ -31,17 +31,34 @@ const (
 // It reads runs in the order of the primary key, all tenants at once: each run about three times, soon after it was
 // written. The claim and the finish of a run do nothing for it.
 func (b *Board) CountHours(ctx context.Context) (wait time.Duration, left bool, err error) {
+	wait, left, err = b.alone(ctx, "punctual.counted_hours", func(tx *pg.Tx, now time.Time) (bool, error) {
+		h, err := takeHour(ctx, tx)
+		if err != nil || h == nil {
+			return false, err
+		}
+		h.batch = b.batch
+		return true, countHour(ctx, tx, *h, now)
+	})
+	return wait, left, pg.Wrap("counting the runs of an hour", err)
+}
+
+// alone counts a batch in a transaction, unless another replica is counting under the same lock. now is the database's
+// clock. left is true if there may be more to count once wait has passed.
+func (b *Board) alone(
+	ctx context.Context, lock string, count func(tx *pg.Tx, now time.Time) (left bool, err error),
+) (wait time.Duration, left bool, err error) {
 	begun := time.Now()
 	err = b.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		h, now, err := takeHour(ctx, tx)
-		if err != nil || h == nil {
-			return err
+		var now time.Time
+		var mine bool
+		err := tx.QueryRow(ctx, `SELECT now(), pg_try_advisory_xact_lock(hashtext($1))`, lock).Scan(&now, &mine)
+		if err == nil && mine {
+			left, err = count(tx, now)
 		}
-		left, h.batch = true, b.batch
-		return countHour(ctx, tx, *h, now)
+		return err
 	})
 	if err != nil || !left {
-		return 0, false, pg.Wrap("counting the runs of an hour", err)
+		return 0, false, err
 	}
 	return resting * time.Since(begun), true, nil
 }
@@ -52,15 +69,8 @@ const inOrder = `
 SELECT set_config('enable_sort', 'off', true), set_config('enable_incremental_sort', 'off', true),
        set_config('enable_bitmapscan', 'off', true)`
 
-// takeHour returns the newest hour that is to be counted now, and the database's clock. It returns nil if there is
-// none, or if another replica is counting. The lock ends with the transaction.
-func takeHour(ctx context.Context, tx *pg.Tx) (*hour, time.Time, error) {
-	var now time.Time
-	var mine bool
-	if err := tx.QueryRow(ctx, `
-		SELECT now(), pg_try_advisory_xact_lock(hashtext('punctual.counted_hours'))`).Scan(&now, &mine); err != nil || !mine {
-		return nil, now, err
-	}
+// takeHour returns the newest hour that is to be counted now; nil if there is none.
+func takeHour(ctx context.Context, tx *pg.Tx) (*hour, error) {
 	var h hour
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
@@ -79,9 +89,9 @@ func takeHour(ctx context.Context, tx *pg.Tx) (*hour, time.Time, error) {
 	})
 	err := tx.SendBatch(ctx, &b).Close()
 	if some, err := pg.Some(err); !some {
-		return nil, now, err
+		return nil, err
 	}
-	return &h, now, nil
+	return &h, nil
 }
 
 // countHour does the next task of an hour.

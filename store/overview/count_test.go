@@ -244,14 +244,14 @@ func TestOneReplicaCountsAtATime(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	first, second := openBoard(t, dsn), openBoard(t, dsn)
-	err := first.db.Callers.InTx(t.Context(), pg.Everybody, func(tx *pg.Tx) error {
-		if h, _, err := takeHour(t.Context(), tx); err != nil || h == nil {
+	_, _, err := first.alone(t.Context(), "punctual.counted_hours", func(tx *pg.Tx, _ time.Time) (bool, error) {
+		if h, err := takeHour(t.Context(), tx); err != nil || h == nil {
 			t.Fatalf("the first replica: %v, %v", h, err)
 		}
 		if n := second.count(); n != 0 {
 			t.Errorf("the second replica counts %d batches", n)
 		}
-		return tx.Rollback(t.Context()) // it dies
+		return false, tx.Rollback(t.Context()) // it dies
 	})
 	if err == nil {
 		t.Error("the transaction was committed")

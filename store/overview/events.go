@@ -19,7 +19,6 @@ func queueEvents(b *pgx.Batch, p *Pending, tenant int32) {
 		SELECT count(*)::int, min(emitted_at)
 		FROM (SELECT e.emitted_at FROM punctual.events e WHERE e.turn_at IS NOT NULL AND e.tenant = $1 LIMIT $2) e`,
 		tenant, pg.DepthCap).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&p.Pending, &p.Oldest)
-		return err
+		return row.Scan(&p.Pending, &p.Oldest)
 	})
 }

@@ -116,9 +116,7 @@ func (b *Board) withoutSuccess(ctx context.Context, candidates []candidate) ([]c
 	oldest := time.Now()
 	for _, c := range candidates {
 		left[c.job] = c.run
-		if at := domain.IDTime(c.run); at.Before(oldest) {
-			oldest = at
-		}
+		oldest = domain.Earlier(oldest, domain.IDTime(c.run))
 	}
 	read := map[uuid.UUID]int{}
 	search := days.Search{Index: days.All, Since: oldest}

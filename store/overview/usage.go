@@ -66,7 +66,7 @@ const (
 func nextUsage(day, now time.Time) *time.Time {
 	end := day.AddDate(0, 0, 1)
 	if now.Before(end) {
-		return new(earlier(now.Add(usageEvery), end.Add(usageSoon)))
+		return new(domain.Earlier(now.Add(usageEvery), end.Add(usageSoon)))
 	}
 	for _, age := range []time.Duration{usageSoon, usageLater, usageLast} {
 		if at := end.Add(age); at.After(now) {
@@ -82,34 +82,24 @@ func nextUsage(day, now time.Time) *time.Time {
 func (b *Board) CountUsage(ctx context.Context) (wait time.Duration, left bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
-	begun := time.Now()
-	err = b.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		var now, day time.Time
-		var mine bool
-		if err := tx.QueryRow(ctx, `
-			SELECT now(), pg_try_advisory_xact_lock(hashtext('punctual.counted_days'))`).Scan(&now, &mine); err != nil ||
-			!mine {
-			return err
-		}
+	wait, left, err = b.alone(ctx, "punctual.counted_days", func(tx *pg.Tx, now time.Time) (bool, error) {
 		if err := pg.Exec(ctx, tx, `
 			INSERT INTO punctual.counted_days (day)
 			SELECT d::date FROM generate_series((now() AT TIME ZONE 'UTC')::date - 7, (now() AT TIME ZONE 'UTC')::date,
 			                                    interval '1 day') d
 			ON CONFLICT DO NOTHING`); err != nil {
-			return err
+			return false, err
 		}
+		var day time.Time
 		err := tx.QueryRow(ctx, `
 			SELECT day::timestamp AT TIME ZONE 'UTC' FROM punctual.counted_days
 			WHERE next_at <= now() ORDER BY day DESC LIMIT 1`).Scan(&day)
-		if left, err = pg.Some(err); !left {
-			return err
+		if some, err := pg.Some(err); !some {
+			return false, err
 		}
-		return countUsage(ctx, tx, day.UTC(), now)
+		return true, countUsage(ctx, tx, day.UTC(), now)
 	})
-	if err != nil || !left {
-		return 0, false, pg.Wrap("summing the usage of a day", err)
-	}
-	return resting * time.Since(begun), true, nil
+	return wait, left, pg.Wrap("summing the usage of a day", err)
 }
 
 // countUsage sums a day in place of what was summed before, unless its successful runs are removed by now. That is

@@ -66,25 +66,10 @@ func (s *Secrets) SigningKeys(ctx context.Context, tenant int32) ([]credential.S
 func (s *Secrets) NamedSecret(ctx context.Context, tenant int32, name string) (credential.Secret, error) {
 	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, name: name}, sizeOfSecret,
 		func(ctx context.Context) (credential.Secret, error) {
-			secret := credential.Secret{}
-			var key int64
-			var ciphertext []byte
-			err := s.db.Runs.QueryRow(ctx, `
-				SELECT id, version, data_key, ciphertext
-				FROM punctual.secrets
-				WHERE tenant = $1 AND name = $2`, tenant, name).
-				Scan(&secret.ID, &secret.Version, &key, &ciphertext)
-			if errors.Is(err, pgx.ErrNoRows) {
-				return secret, &credential.AuthError{
-					Why: fmt.Sprintf("there is no secret %q; create it with PUT /v1/secrets/%s", name, name),
-				}
-			}
-			if err != nil {
-				return secret, fmt.Errorf("reading secret %q: %w", name, err)
-			}
-			secret.Value, err = s.openToSend(
-				ctx, key, ciphertext, secretPlace(tenant, secret.ID, name), fmt.Sprintf("secret %q", name))
-			return secret, err
+			return s.readToSend(ctx, fmt.Sprintf("secret %q", name),
+				fmt.Sprintf("there is no secret %q; create it with PUT /v1/secrets/%s", name, name),
+				func(id uuid.UUID) vault.Place { return secretPlace(tenant, id, name) }, `
+				SELECT id, version, data_key, ciphertext FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name)
 		})
 }
 
@@ -92,37 +77,32 @@ func (s *Secrets) NamedSecret(ctx context.Context, tenant int32, name string) (c
 func (s *Secrets) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID) (credential.Secret, error) {
 	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, job: job, id: id}, sizeOfSecret,
 		func(ctx context.Context) (credential.Secret, error) {
-			var key int64
-			var ciphertext []byte
-			err := s.db.Runs.QueryRow(ctx, `
-				SELECT data_key, ciphertext
-				FROM punctual.job_secrets
-				WHERE id = $1 AND job_id = $2`, id, job).Scan(&key, &ciphertext)
-			if errors.Is(err, pgx.ErrNoRows) {
-				return credential.Secret{}, &credential.AuthError{
-					Why: "a secret of the job's definition is no longer in the database; write it again",
-				}
-			}
-			if err != nil {
-				return credential.Secret{}, fmt.Errorf("reading a secret of job %s: %w", job, err)
-			}
-			value, err := s.openToSend(ctx, key, ciphertext, jobSecretPlace(tenant, job, id), "a secret of the job's definition")
-			return credential.Secret{Value: value, Revision: credential.Revision{ID: id}}, err
+			return s.readToSend(ctx, "a secret of the job's definition",
+				"a secret of the job's definition is no longer in the database; write it again",
+				func(id uuid.UUID) vault.Place { return jobSecretPlace(tenant, job, id) }, `
+				SELECT id, 0, data_key, ciphertext FROM punctual.job_secrets WHERE id = $1 AND job_id = $2`, id, job)
 		})
 }
 
-// openToSend decrypts a secret for an attempt. A ciphertext that was tampered with is an AuthError: another attempt
-// would not help.
-func (s *Secrets) openToSend(
-	ctx context.Context, key int64, ciphertext []byte, at vault.Place, what string,
-) (string, error) {
-	value, err := s.open(ctx, s.db.Runs, key, ciphertext, at)
-	if errors.Is(err, vault.ErrCiphertext) {
-		return "", &credential.AuthError{
-			Why: what + " does not decrypt: its row was changed outside Punctual; write it again",
-		}
+// readToSend reads and decrypts a secret for an attempt. The error is an AuthError if the secret is missing or was
+// tampered with: another attempt would not help.
+func (s *Secrets) readToSend(
+	ctx context.Context, what, missing string, at func(id uuid.UUID) vault.Place, sql string, args ...any,
+) (secret credential.Secret, err error) {
+	var key int64
+	var ciphertext []byte
+	err = s.db.Runs.QueryRow(ctx, sql, args...).Scan(&secret.ID, &secret.Version, &key, &ciphertext)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return secret, &credential.AuthError{Why: missing}
 	}
-	return value, err
+	if err != nil {
+		return secret, fmt.Errorf("reading %s: %w", what, err)
+	}
+	secret.Value, err = s.open(ctx, s.db.Runs, key, ciphertext, at(secret.ID))
+	if errors.Is(err, vault.ErrCiphertext) {
+		err = &credential.AuthError{Why: what + " does not decrypt: its row was changed outside Punctual; write it again"}
+	}
+	return secret, err
 }
 
 // opened returns the cached value of a key, or reads it.

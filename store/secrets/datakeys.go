@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"punctual/store/audit"
 	"punctual/store/pg"
 	"punctual/store/vault"
 )
@@ -180,6 +181,14 @@ func makeDataKey(ctx context.Context, tx pgx.Tx, master *vault.Master) (*vault.D
 	}
 	// Opened again before anything is encrypted with it: what it encrypts is lost if its sealed form does not open.
 	return master.Open(key.ID, sealed)
+}
+
+// writeChange adds an entry about a secret to the audit log, and tells all replicas of the change.
+func writeChange(ctx context.Context, tx *pg.Tx, tenant int32, change audit.Change) error {
+	if err := audit.Write(ctx, tx, tenant, change); err != nil {
+		return err
+	}
+	return noteSecretsChanged(ctx, tx)
 }
 
 // noteSecretsChanged tells all replicas to forget the secrets they have decrypted.

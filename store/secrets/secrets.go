@@ -98,10 +98,7 @@ func (s *Secrets) rewriteSecret(
 	if err != nil {
 		return r, true, fmt.Errorf("writing secret %q: %w", name, err)
 	}
-	if err := audit.Write(ctx, tx, tenant, secretPut(&before, r)); err != nil {
-		return r, true, err
-	}
-	return r, true, noteSecretsChanged(ctx, tx)
+	return r, true, writeChange(ctx, tx, tenant, secretPut(&before, r))
 }
 
 // insertSecret creates the secret with a name, unless another transaction has just done so.
@@ -122,10 +119,7 @@ func insertSecret(
 	if created, err = pg.Some(err); !created {
 		return r, false, pg.Wrap(fmt.Sprintf("writing secret %q", name), err)
 	}
-	if err := audit.Write(ctx, tx, tenant, secretPut(nil, r)); err != nil {
-		return r, true, err
-	}
-	return r, true, noteSecretsChanged(ctx, tx)
+	return r, true, writeChange(ctx, tx, tenant, secretPut(nil, r))
 }
 
 // GetSecret returns what may be known about a secret. The error is ErrNotFound if there is none.
@@ -176,10 +170,7 @@ func (s *Secrets) DeleteSecret(ctx context.Context, tenant int32, name string) e
 		if _, err := tx.Exec(ctx, `DELETE FROM punctual.secrets WHERE id = $1`, id); err != nil {
 			return fmt.Errorf("deleting secret %q: %w", name, err)
 		}
-		if err := audit.Write(ctx, tx, tenant, audit.Change{Action: audit.SecretDelete, ID: id, Name: name}); err != nil {
-			return err
-		}
-		return noteSecretsChanged(ctx, tx)
+		return writeChange(ctx, tx, tenant, audit.Change{Action: audit.SecretDelete, ID: id, Name: name})
 	})
 }
 

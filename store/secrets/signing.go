@@ -157,10 +157,7 @@ func (s *Secrets) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid
 		if ends != nil { // it signs until then
 			change.After = signingSecretShot{ends}
 		}
-		if err := audit.Write(ctx, tx, tenant, change); err != nil {
-			return err
-		}
-		return noteSecretsChanged(ctx, tx)
+		return writeChange(ctx, tx, tenant, change)
 	})
 }
 
@@ -273,11 +270,7 @@ func (s *Secrets) openSigningKey(
 	if err != nil {
 		return credential.SigningKey{}, err
 	}
-	var at time.Time
-	if expires != nil {
-		at = *expires
-	}
-	return credential.NewSigningKey(secret, at)
+	return credential.NewSigningKey(secret, pg.OrZero(expires))
 }
 
 // signingSecretShot is a signing secret as the audit log shows it.

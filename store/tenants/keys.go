@@ -239,18 +239,13 @@ func (s *Tenants) KeyUsed(id uuid.UUID) {
 	s.used.ids[id] = true
 }
 
-func (s *Tenants) takeUsedKeys() []uuid.UUID {
-	s.used.mu.Lock()
-	defer s.used.mu.Unlock()
-	ids := slices.Collect(maps.Keys(s.used.ids))
-	clear(s.used.ids)
-	return ids
-}
-
 // NoteKeysUsed writes which keys were used since the last call. The instant is exact to the minute, so it is enough if
 // one of several replicas writes it.
 func (s *Tenants) NoteKeysUsed(ctx context.Context) error {
-	ids := s.takeUsedKeys()
+	s.used.mu.Lock()
+	ids := slices.Collect(maps.Keys(s.used.ids))
+	clear(s.used.ids)
+	s.used.mu.Unlock()
 	if len(ids) == 0 {
 		return nil
 	}

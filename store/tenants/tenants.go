@@ -15,7 +15,6 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/changes"
-	"punctual/store/notices"
 	"punctual/store/pg"
 	"punctual/store/secrets"
 )
@@ -64,18 +63,13 @@ const tenantColumns = `t.id, t.name, t.weight, t.max_jobs, t.max_pending_runs, t
 func scanTenant(row pgx.CollectableRow) (Tenant, error) {
 	var t Tenant
 	var interval, keyAge, kept *time.Duration
-	var notify []byte
 	err := row.Scan(&t.ID, &t.Name, &t.Weight, &t.MaxJobs, &t.MaxPendingRuns, &t.MaxConcurrentRuns,
 		&t.MaxRunsPerSecond,
 		&t.MaxRequestsPerSecond,
-		&interval, &keyAge, &kept, &t.AllowedTargets, &notify, &t.CreatedAt, &t.UpdatedAt)
-	if err != nil {
-		return t, err
-	}
+		&interval, &keyAge, &kept, &t.AllowedTargets, &t.Notify, &t.CreatedAt, &t.UpdatedAt)
 	t.MinInterval = converted(interval, domain.DurationOf)
 	t.MaxKeyAge = converted(keyAge, domain.DurationOf)
 	t.ChangesKept = converted(kept, domain.DurationOf)
-	t.Notify, err = notices.ReadList(notify)
 	t.fillLists()
 	return t, err
 }
@@ -143,8 +137,7 @@ func (s *Tenants) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::cidr[], $10::text::json, $11, $12)
 			RETURNING `+tenantColumns, t.args(t.Name)...)
 		made, err = oneTenant(rows, t.Name)
-		var dbErr *pgconn.PgError
-		if errors.As(err, &dbErr) && dbErr.ConstraintName == "tenant_name_is_unique" {
+		if dbErr, is := errors.AsType[*pgconn.PgError](err); is && dbErr.ConstraintName == "tenant_name_is_unique" {
 			return made, fmt.Errorf("tenant %q: %w", t.Name, ErrTenantExists)
 		}
 		if err != nil {
@@ -305,10 +298,7 @@ func QueueKeep(b *pgx.Batch, id int32) {
 	b.Queue(`SELECT id FROM punctual.tenants WHERE id = $1 AND deleted_at IS NULL FOR KEY SHARE`, pg.Prepared{}, id).
 		QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&id)
-			if errors.Is(err, pgx.ErrNoRows) {
-				return fmt.Errorf("tenant %d: %w", id, pg.ErrNotFound)
-			}
-			return pg.Wrap("looking for the tenant", err)
+			return pg.Found(err, "tenant %d", id)
 		})
 }
 
@@ -323,10 +313,8 @@ func deleteTenant(ctx context.Context, tx *pg.Tx, id int32) error {
 
 // TenantID returns the id of a tenant by its name. The error is ErrNotFound if there is none.
 func (s *Tenants) TenantID(ctx context.Context, name string) (int32, error) {
-	var id int32
-	err := s.db.Callers.Reader(pg.Everybody).QueryRow(ctx, `
-		SELECT id FROM punctual.tenants WHERE name = $1 AND deleted_at IS NULL`, name).Scan(&id)
-	return id, pg.Found(err, "tenant %q", name)
+	t, err := s.FindTenant(ctx, name)
+	return t.ID, err
 }
 
 // Names returns the names of tenants by their ids.
