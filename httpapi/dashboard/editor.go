@@ -318,7 +318,7 @@ func (v *visit) newJob() error {
 		view.JSON = strings.Replace(newJSON, `{"cron": "0 3 * * mon-fri", "timezone": "Europe/Berlin"}`, `{"delay": "5m"}`, 1)
 	}
 	if from := v.param("like"); from != "" {
-		job, err := v.api.Job(v.ctx(), from)
+		job, err := call(v, client.Job, nil, from)
 		if err != nil {
 			return err
 		}

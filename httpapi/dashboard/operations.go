@@ -150,7 +150,7 @@ func (v *visit) operations() error {
 	query := filtered(v.r.URL.Query(), "state", "cursor")
 	query.Set("outcomes", "true")
 	query.Set("limit", "20") // of each, up to 100 runs are looked up
-	list, err := v.api.Operations(v.ctx(), query)
+	list, err := call(v, client.Operations, query)
 	if err != nil {
 		return err
 	}
@@ -162,13 +162,13 @@ func (v *visit) operations() error {
 }
 
 func (v *visit) operation() error {
-	operation, err := v.api.Operation(v.ctx(), v.part("operation"))
+	operation, err := call(v, client.Operation, nil, v.part("operation"))
 	if err != nil {
 		return err
 	}
 	view := operationView{Operation: operation}
 	if id := view.asked().JobID; id != "" {
-		if job, err := v.api.Job(v.ctx(), id); err == nil {
+		if job, err := call(v, client.Job, nil, id); err == nil {
 			view.Job = job.Name
 		}
 	}
@@ -177,6 +177,6 @@ func (v *visit) operation() error {
 
 func (v *visit) cancelOperation() error {
 	id := v.part("operation")
-	_, err := v.api.CancelOperation(v.ctx(), id)
+	_, err := call(v, client.CancelOperation, nil, id)
 	return v.done(err, "/operations/"+url.PathEscape(id), "The operation is cancelled. Finished work stays done.")
 }

@@ -20,6 +20,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/client"
 	"punctual/scheduler/domain"
 	"punctual/store/runs"
 )
@@ -95,7 +96,7 @@ func (v *visit) render(status int, name, title string, data any) error {
 		Said: v.said(), Data: data, Clock: v.clock(), Posted: v.r.Method != http.MethodGet,
 	}
 	if v.caller.Role != "" {
-		if state, err := v.api.Frozen(v.ctx(), nil); err == nil {
+		if state, err := call(v, client.Frozen, nil); err == nil {
 			model.Frozen = cmp.Or(state.Deployment, state.Tenant)
 		}
 	}

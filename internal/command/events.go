@@ -34,15 +34,15 @@ func (c *emitEvent) Run(ctx context.Context, api *client.Client) error {
 		}
 		event.Body = client.BodyOf(text)
 	}
-	if c.DryRun {
+	if event.DryRun = c.DryRun; c.DryRun {
 		return tryEvent(ctx, api, c.Name, event)
 	}
-	emitted, err := api.EmitEvent(ctx, c.Name, event)
+	emitted, err := client.EmitEvent.Do(ctx, api, event, c.Name)
 	return done(result(emitted.ID, err), "%d jobs have subscribed to %s", emitted.Subscribed, c.Name)
 }
 
 func tryEvent(ctx context.Context, api *client.Client, name string, event httpapi.EmitInput) error {
-	would, err := api.TryEvent(ctx, name, event)
+	would, err := client.TryEvent.Do(ctx, api, event, name)
 	if err != nil {
 		return err
 	}
@@ -62,13 +62,13 @@ type listEvents struct {
 
 func (c *listEvents) Run(ctx context.Context, api *client.Client) error {
 	if c.Name == "" {
-		list, err := api.EventNames(ctx, c.query())
+		list, err := client.EventNames.Do(ctx, api, c.query())
 		return printFirst(c.newest, "first", list, err, "NAME\tSUBSCRIBERS\tLAST\tEVENTS 24H\tRUNS 24H\tPENDING",
 			func(n httpapi.EventName) []any {
 				return []any{n.Name, n.Subscribers, instant(n.LastAt), n.Events, n.Runs, n.Pending}
 			})
 	}
-	list, err := api.Events(ctx, c.Name, c.query())
+	list, err := client.Events.Do(ctx, api, c.query(), c.Name)
 	return printNewest(c.newest, list, err, "EMITTED\tSUBSCRIBED\tRUNS\tSKIPPED\tUNMATCHED\tFAN-OUT\tBY\tEVENT",
 		func(e httpapi.Event) []any {
 			return []any{
@@ -92,7 +92,7 @@ type getEvent struct {
 }
 
 func (c *getEvent) Run(ctx context.Context, api *client.Client) error {
-	e, err := api.Event(ctx, c.Name, c.ID, c.query())
+	e, err := client.Event.Do(ctx, api, c.query(), c.Name, c.ID)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (c *newest) query() url.Values { return url.Values{"limit": {strconv.Itoa(c
 type jobChanges struct{ newestOfJob }
 
 func (c *jobChanges) Run(ctx context.Context, api *client.Client) error {
-	list, err := api.JobChanges(ctx, c.Job, c.query())
+	list, err := client.JobChanges.Do(ctx, api, c.query(), c.Job)
 	return printNewest(c.newest, list, err, "WHEN\tACTION\tBY\tFIELDS", func(change audit.JobChange) []any {
 		by := audit.Actor{Kind: change.ActorKind, Name: orEmpty(change.Actor), KeyName: orEmpty(change.ActorName)}
 		return []any{instant(&change.At), change.Action, by.Words(), fields(change.Before, change.After)}
@@ -63,7 +63,7 @@ type jobRuns struct {
 func (c *jobRuns) Run(ctx context.Context, api *client.Client) error {
 	query := c.query()
 	ask(query, map[string]string{"status": c.Status})
-	list, err := api.JobRuns(ctx, c.Job, query)
+	list, err := client.JobRuns.Do(ctx, api, query, c.Job)
 	return printNewest(c.newest, list, err, "SLOT\tTRIGGER\tBY\tSTATUS\tWHY\tRUN", func(r runs.Run) []any {
 		why := string(orEmpty(r.Reason))
 		if r.Cause != nil {
@@ -76,7 +76,7 @@ func (c *jobRuns) Run(ctx context.Context, api *client.Client) error {
 type jobVersions struct{ newestOfJob }
 
 func (c *jobVersions) Run(ctx context.Context, api *client.Client) error {
-	list, err := api.Versions(ctx, c.Job, c.query())
+	list, err := client.Versions.Do(ctx, api, c.query(), c.Job)
 	return printNewest(c.newest, list, err, "VERSION\tFROM\tSTATE\tBY\tCHANGED", func(v jobs.Version) []any {
 		changed := strings.Join(v.Changed, ", ")
 		if v.Restored != nil {
@@ -95,7 +95,7 @@ type diffJob struct {
 func (c *diffJob) Run(ctx context.Context, api *client.Client) error {
 	to := c.To
 	if to == 0 {
-		job, err := api.Job(ctx, c.Job)
+		job, err := client.Job.Do(ctx, api, nil, c.Job)
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (c *diffJob) Run(ctx context.Context, api *client.Client) error {
 			return errors.New("the job has only one version")
 		}
 	}
-	v, err := api.Version(ctx, c.Job, to, from)
+	v, err := client.Version.Do(ctx, api, url.Values{"against": {fmt.Sprint(from)}}, c.Job, fmt.Sprint(to))
 	if err != nil {
 		return err
 	}
@@ -123,6 +123,6 @@ type rollBackJob struct {
 }
 
 func (c *rollBackJob) Run(ctx context.Context, api *client.Client) error {
-	job, err := api.RestoreVersion(ctx, c.Job, c.Version)
+	job, err := client.RestoreVersion.Do(ctx, api, nil, c.Job, fmt.Sprint(c.Version))
 	return done(err, "job %s has the definition of version %d again, as version %d", job.Name, c.Version, job.Version)
 }
