@@ -9,6 +9,7 @@ import (
 	"punctual/httpapi"
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
+	"punctual/store/events"
 	"punctual/store/history"
 	"punctual/store/jobs"
 	"punctual/store/letters"
@@ -111,15 +112,15 @@ const (
 // The calls that are about events.
 const (
 	// EmitEvent emits an event.
-	EmitEvent = Call[httpapi.EmitInput, httpapi.Emitted]("POST /v1/events/{name}")
+	EmitEvent = Call[httpapi.EmitInput, events.Emitted]("POST /v1/events/{name}")
 	// TryEvent says which jobs an event would run. It needs DryRun.
-	TryEvent = Call[httpapi.EmitInput, httpapi.WouldEmit]("POST /v1/events/{name}")
+	TryEvent = Call[httpapi.EmitInput, events.WouldEmit]("POST /v1/events/{name}")
 	// EventNames lists the names of events.
-	EventNames = Call[Query, list[httpapi.EventName]]("GET /v1/events")
+	EventNames = Call[Query, list[events.EventName]]("GET /v1/events")
 	// Events lists the events of a name, newest first.
-	Events = Call[Query, list[httpapi.Event]]("GET /v1/events/{name}")
+	Events = Call[Query, list[events.Event]]("GET /v1/events/{name}")
 	// Event returns an event with a page of its runs.
-	Event = Call[Query, httpapi.EventDetails]("GET /v1/events/{name}/{event}")
+	Event = Call[Query, events.EventDetails]("GET /v1/events/{name}/{event}")
 )
 
 // The calls that are about runs, dead letters and operations.

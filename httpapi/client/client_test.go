@@ -22,6 +22,7 @@ import (
 	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
 	"punctual/store"
+	"punctual/store/events"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/limits"
@@ -109,8 +110,8 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	run := must[runs.Run](t)(TriggerJob.Do(ctx, c, httpapi.TriggerInput{}, "n")).ID.String()
 	later := httpapi.TriggerInput{DatedInput: httpapi.DatedInput{Key: "a/b", Delay: domain.DurationOf(time.Hour)}}
 	must[httpapi.Dated](t)(TriggerJobAt.Do(ctx, c, later, "n"))
-	emitted := must[httpapi.Emitted](t)(EmitEvent.Do(ctx, c, httpapi.EmitInput{}, "invoice.paid")).ID.String()
-	must[httpapi.WouldEmit](t)(TryEvent.Do(ctx, c, httpapi.EmitInput{DryRun: true}, "invoice.paid"))
+	emitted := must[events.Emitted](t)(EmitEvent.Do(ctx, c, httpapi.EmitInput{}, "invoice.paid")).ID.String()
+	must[events.WouldEmit](t)(TryEvent.Do(ctx, c, httpapi.EmitInput{DryRun: true}, "invoice.paid"))
 	must[httpapi.Preview](t)(PreviewSchedule.Do(ctx, c, httpapi.PreviewInput{
 		Schedule: domain.Schedule{Every: domain.DurationOf(time.Hour)},
 	}))
