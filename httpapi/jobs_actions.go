@@ -3,11 +3,13 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/store"
+	"punctual/store/jobs"
 	"punctual/store/runs"
 )
 
@@ -86,10 +88,11 @@ func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerJobInp
 	}
 	by := under(in.Key, &in.Request)
 	if asked.dated() {
-		at := func(d Dated) string { return datedPath(in.Job, d.Key) }
-		return accept(ctx, s, tenant, by, at, func(w store.Writer) (Dated, error) {
-			written, err := w.TriggerAt(ctx, in.Job, asked.dateRequest(ctx, in.parent()))
-			return Dated(written), err
+		at := func(d jobs.Dated) string {
+			return "/v1/jobs/" + url.PathEscape(in.Job) + "/dated/" + url.PathEscape(d.Key)
+		}
+		return accept(ctx, s, tenant, by, at, func(w store.Writer) (jobs.Dated, error) {
+			return w.TriggerAt(ctx, in.Job, asked.dateRequest(ctx, in.parent()))
 		})
 	}
 	return accept(ctx, s, tenant, by, atRun, func(w store.Writer) (runs.Run, error) {

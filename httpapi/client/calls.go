@@ -77,11 +77,11 @@ const (
 	// TriggerJob starts a run of a job by hand.
 	TriggerJob = Call[httpapi.TriggerInput, runs.Run]("POST /v1/jobs/{job}/trigger")
 	// TriggerJobAt writes a dated run of a job. At least one field of its DatedInput is set.
-	TriggerJobAt = Call[httpapi.TriggerInput, httpapi.Dated]("POST /v1/jobs/{job}/trigger")
+	TriggerJobAt = Call[httpapi.TriggerInput, jobs.Dated]("POST /v1/jobs/{job}/trigger")
 	// DatedRuns lists the pending dated runs of a job, the soonest first.
-	DatedRuns = Call[Query, list[httpapi.DatedRun]]("GET /v1/jobs/{job}/dated")
+	DatedRuns = Call[Query, list[jobs.DatedRun]]("GET /v1/jobs/{job}/dated")
 	// MoveDated moves the pending dated run of a job with a key to another instant.
-	MoveDated = Call[httpapi.MoveInput, httpapi.Dated]("PATCH /v1/jobs/{job}/dated/{key}")
+	MoveDated = Call[httpapi.MoveInput, jobs.Dated]("PATCH /v1/jobs/{job}/dated/{key}")
 	// CancelDated cancels the pending dated run of a job with a key.
 	CancelDated = Call[Query, any]("DELETE /v1/jobs/{job}/dated/{key}")
 	// Backfill starts an operation that makes runs of past slots of a job.

@@ -109,7 +109,7 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	must[httpapi.Job](t)(RestoreVersion.Do(ctx, c, nil, "n", "1"))
 	run := must[runs.Run](t)(TriggerJob.Do(ctx, c, httpapi.TriggerInput{}, "n")).ID.String()
 	later := httpapi.TriggerInput{DatedInput: httpapi.DatedInput{Key: "a/b", Delay: domain.DurationOf(time.Hour)}}
-	must[httpapi.Dated](t)(TriggerJobAt.Do(ctx, c, later, "n"))
+	must[jobs.Dated](t)(TriggerJobAt.Do(ctx, c, later, "n"))
 	emitted := must[events.Emitted](t)(EmitEvent.Do(ctx, c, httpapi.EmitInput{}, "invoice.paid")).ID.String()
 	must[events.WouldEmit](t)(TryEvent.Do(ctx, c, httpapi.EmitInput{DryRun: true}, "invoice.paid"))
 	must[httpapi.Preview](t)(PreviewSchedule.Do(ctx, c, httpapi.PreviewInput{
@@ -137,7 +137,7 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	must[httpapi.NotifyResults](t)(TestNotify.Do(ctx, c, httpapi.NotifyTest{}))
 
 	lossless(t, c, calls, run, emitted)
-	must[httpapi.Dated](t)(MoveDated.Do(ctx, c, httpapi.MoveInput{Delay: domain.DurationOf(time.Minute)}, "n", "a/b"))
+	must[jobs.Dated](t)(MoveDated.Do(ctx, c, httpapi.MoveInput{Delay: domain.DurationOf(time.Minute)}, "n", "a/b"))
 	if err := failed(CancelDated.Do(ctx, c, nil, "n", "a/b")); err != nil {
 		t.Error(err)
 	}
@@ -213,7 +213,7 @@ func lossless(t *testing.T, c *Client, calls *recorder, run, emitted string) {
 			return Event.Do(ctx, c, nil, "invoice.paid", emitted)
 		},
 		"/v1/jobs/n/dated":       func() (any, error) { return DatedRuns.Do(ctx, c, nil, "n") },
-		"/v1/jobs/n/dated/a%2Fb": func() (any, error) { return of[httpapi.DatedRun]("/v1/jobs/n/dated/a%2Fb").Do(ctx, c, nil) },
+		"/v1/jobs/n/dated/a%2Fb": func() (any, error) { return of[jobs.DatedRun]("/v1/jobs/n/dated/a%2Fb").Do(ctx, c, nil) },
 		"/v1/jobs/n/versions":    func() (any, error) { return Versions.Do(ctx, c, nil, "n") },
 		"/v1/jobs/n/versions/2":  func() (any, error) { return Version.Do(ctx, c, url.Values{"against": {"1"}}, "n", "2") },
 	} {

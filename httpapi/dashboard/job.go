@@ -14,6 +14,7 @@ import (
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/history"
+	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/runs"
 )
@@ -22,7 +23,7 @@ import (
 type jobView struct {
 	Job       httpapi.Job
 	Upcoming  []httpapi.UpcomingSlot
-	Dated     []httpapi.DatedRun // pending, the soonest first
+	Dated     []jobs.DatedRun // pending, the soonest first
 	MoreDated bool
 	Stats     runs.JobStats
 	Runs      []runs.Run // newest first

@@ -45,7 +45,7 @@ func (c *runJob) Run(ctx context.Context, api *client.Client) error {
 
 // tellDated prints the id that a dated run will have, and says for people what became of it. replaced says it of one
 // that was pending.
-func tellDated(dated httpapi.Dated, err error, replaced string) error {
+func tellDated(dated jobs.Dated, err error, replaced string) error {
 	became := "was pending and stays as it is"
 	switch {
 	case dated.Created:
@@ -67,7 +67,7 @@ type listDated struct{ newestOfJob }
 
 func (c *listDated) Run(ctx context.Context, api *client.Client) error {
 	list, err := client.DatedRuns.Do(ctx, api, c.query(), c.Job)
-	return printFirst(c.newest, "soonest", list, err, "DUE\tKEY\tSEQUENCE\tBY", func(d httpapi.DatedRun) []any {
+	return printFirst(c.newest, "soonest", list, err, "DUE\tKEY\tSEQUENCE\tBY", func(d jobs.DatedRun) []any {
 		return []any{instant(&d.DueAt), d.Key, orDash(d.Sequence), d.TriggeredBy}
 	})
 }
