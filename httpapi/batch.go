@@ -7,7 +7,6 @@ import (
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
-	"punctual/httpapi/body"
 	"punctual/store"
 	"punctual/store/jobs"
 )
@@ -28,12 +27,7 @@ func (s *server) batchRoutes() {
 	}, api.Required, s.createJobs)
 }
 
-type createJobsInput struct {
-	Idempotent
-	Request body.Body[BatchInput]
-}
-
-func (s *server) createJobs(ctx context.Context, tenant int32, in *createJobsInput) (*answered, error) {
+func (s *server) createJobs(ctx context.Context, tenant int32, in *Keyed[BatchInput]) (*answered, error) {
 	batch := in.Request.Value
 	problems := batch.validate()
 	for i, job := range batch.Jobs {
@@ -52,8 +46,7 @@ func (s *server) createJobs(ctx context.Context, tenant int32, in *createJobsInp
 	for i, job := range batch.Jobs {
 		made[i] = submitted(ctx, job).newJob()
 	}
-	by := under(in.Key, &in.Request)
-	out, _, err := once(ctx, s, tenant, by, http.StatusCreated, func(w store.Writer) (BatchAnswer, error) {
+	out, _, err := once(ctx, s, tenant, in.by(), http.StatusCreated, func(w store.Writer) (BatchAnswer, error) {
 		written, err := w.CreateJobs(ctx, made, batch.OnConflict)
 		return BatchAnswer{written}, err
 	})

@@ -75,12 +75,15 @@ type HeartbeatInput struct {
 	Progress json.RawMessage `json:"progress,omitempty" doc:"Any JSON, up to 64 KiB: what the next attempt needs to continue from here. Absent: the progress reported before stays."`
 }
 
-type heartbeatInput struct {
+// reportInput is a report of a target.
+type reportInput[T any] struct {
 	CallbackRef
-	Request body.Body[HeartbeatInput]
+	Request body.Body[T]
 }
 
-func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) (*answer[claim.Heartbeat], error) {
+func (s *server) heartbeatRun(
+	ctx context.Context, _ int32, in *reportInput[HeartbeatInput],
+) (*answer[claim.Heartbeat], error) {
 	var problems []problem.FieldError
 	if n := len(in.Request.Value.Progress); n > maxProgress {
 		problems = append(problems, problem.Atf("body.progress", "%d bytes; at most %d (64 KiB)", n, maxProgress))
@@ -100,12 +103,9 @@ type CompletionInput struct {
 	Result json.RawMessage `json:"result,omitempty" doc:"The result of the work: any JSON, up to 64 KiB, shown with the run. Absent or null: no result."`
 }
 
-type completeRunInput struct {
-	CallbackRef
-	Request body.Body[CompletionInput]
-}
-
-func (s *server) completeRun(ctx context.Context, _ int32, in *completeRunInput) (*answer[runs.Run], error) {
+func (s *server) completeRun(
+	ctx context.Context, _ int32, in *reportInput[CompletionInput],
+) (*answer[runs.Run], error) {
 	var problems []problem.FieldError
 	result, wrong := domain.CheckResult(in.Request.Value.Result)
 	if wrong != "" {
@@ -123,12 +123,7 @@ type FailureInput struct {
 	Retry *bool  `json:"retry,omitempty" doc:"false: another attempt would fail too, so the run is dead at once. Absent: the run is retried under the job's retry policy." example:"true"`
 }
 
-type failRunInput struct {
-	CallbackRef
-	Request body.Body[FailureInput]
-}
-
-func (s *server) failRun(ctx context.Context, _ int32, in *failRunInput) (*answer[runs.Run], error) {
+func (s *server) failRun(ctx context.Context, _ int32, in *reportInput[FailureInput]) (*answer[runs.Run], error) {
 	failure := in.Request.Value
 	if err := in.Request.Check(prose("body.error", failure.Error, maxFailure)...); err != nil {
 		return nil, err

@@ -69,14 +69,9 @@ func (s *server) datedRoutes() {
 	}, s.cancelDated)
 }
 
-type triggerBatchInput struct {
-	JobRef
-	Idempotent
-	Traced
-	Request body.Body[TriggerBatchInput]
-}
-
-func (s *server) triggerBatch(ctx context.Context, tenant int32, in *triggerBatchInput) (*answered, error) {
+func (s *server) triggerBatch(
+	ctx context.Context, tenant int32, in *triggerInput[TriggerBatchInput],
+) (*answered, error) {
 	items := in.Request.Value.Items
 	if err := in.Request.Check(in.Request.Value.validate()...); err != nil {
 		return nil, err
@@ -85,8 +80,7 @@ func (s *server) triggerBatch(ctx context.Context, tenant int32, in *triggerBatc
 	for i, item := range items {
 		requests[i] = item.dateRequest(ctx, in.parent())
 	}
-	by := under(in.Key, &in.Request)
-	out, _, err := once(ctx, s, tenant, by, http.StatusAccepted, func(w store.Writer) (TriggerBatchAnswer, error) {
+	out, _, err := once(ctx, s, tenant, in.by(), http.StatusAccepted, func(w store.Writer) (TriggerBatchAnswer, error) {
 		written, err := w.TriggerBatch(ctx, in.Job, requests)
 		return TriggerBatchAnswer{written}, err
 	})

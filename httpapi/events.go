@@ -8,7 +8,6 @@ import (
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
-	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store"
@@ -57,9 +56,8 @@ func (e EventNameRef) Exists() error { return mayExist(e.Name) }
 
 type emitInput struct {
 	EventNameRef
-	Idempotent
+	Keyed[EmitInput]
 	Traced
-	Request body.Body[EmitInput]
 }
 
 // Exists never refuses: to emit needs no earlier event of the name, and what is wrong with the name is said.
@@ -78,7 +76,7 @@ func (s *server) emitEvent(ctx context.Context, tenant int32, in *emitInput) (*a
 		return counted(s.Store.Events.Try(ctx, tenant, in.Name, asked.Body))
 	}
 	at := func(e events.Emitted) string { return "/v1/events/" + e.Name + "/" + e.ID.String() }
-	return accept(ctx, s, tenant, under(in.Key, &in.Request), at, func(w store.Writer) (events.Emitted, error) {
+	return accept(ctx, s, tenant, in.by(), at, func(w store.Writer) (events.Emitted, error) {
 		return w.Emit(ctx, in.Name, asked.Body, in.parent())
 	})
 }
