@@ -9,6 +9,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/store"
 	"punctual/store/jobs"
+	"punctual/store/pg"
 )
 
 // BatchAnswer says what a batch wrote, in the order of the request.
@@ -42,10 +43,7 @@ func (s *server) createJobs(ctx context.Context, tenant int32, in *Keyed[BatchIn
 	if batch.OnConflict == "" {
 		batch.OnConflict = jobs.ConflictError
 	}
-	made := make([]jobs.NewJob, len(batch.Jobs))
-	for i, job := range batch.Jobs {
-		made[i] = submitted(ctx, job).newJob()
-	}
+	made := pg.Column(batch.Jobs, func(job JobInput) jobs.NewJob { return submitted(ctx, job).newJob() })
 	out, _, err := once(ctx, s, tenant, in.by(), http.StatusCreated, func(w store.Writer) (BatchAnswer, error) {
 		written, err := w.CreateJobs(ctx, made, batch.OnConflict)
 		return BatchAnswer{written}, err

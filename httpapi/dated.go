@@ -13,6 +13,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/jobs"
+	"punctual/store/pg"
 	"punctual/store/runs"
 )
 
@@ -72,14 +73,12 @@ func (s *server) datedRoutes() {
 func (s *server) triggerBatch(
 	ctx context.Context, tenant int32, in *triggerInput[TriggerBatchInput],
 ) (*answered, error) {
-	items := in.Request.Value.Items
 	if err := in.Request.Check(in.Request.Value.validate()...); err != nil {
 		return nil, err
 	}
-	requests := make([]jobs.DateRequest, len(items))
-	for i, item := range items {
-		requests[i] = item.dateRequest(ctx, in.parent())
-	}
+	requests := pg.Column(in.Request.Value.Items, func(item TriggerInput) jobs.DateRequest {
+		return item.dateRequest(ctx, in.parent())
+	})
 	out, _, err := once(ctx, s, tenant, in.by(), http.StatusAccepted, func(w store.Writer) (TriggerBatchAnswer, error) {
 		written, err := w.TriggerBatch(ctx, in.Job, requests)
 		return TriggerBatchAnswer{written}, err

@@ -12,6 +12,7 @@ import (
 	"punctual/httpapi/client"
 	"punctual/store/audit"
 	"punctual/store/jobs"
+	"punctual/store/pg"
 	"punctual/store/runs"
 )
 
@@ -48,11 +49,8 @@ func (c *jobChanges) Run(ctx context.Context, api *client.Client) error {
 
 // fields names the fields that a change has changed.
 func fields(before, after json.RawMessage) string {
-	var names []string
-	for _, d := range audit.Differences(before, after) {
-		names = append(names, d.Field)
-	}
-	return strings.Join(names, ", ")
+	changed := audit.Differences(before, after)
+	return strings.Join(pg.Column(changed, func(d audit.Difference) string { return d.Field }), ", ")
 }
 
 type jobRuns struct {
