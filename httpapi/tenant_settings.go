@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/netip"
 	"reflect"
+	"slices"
 	"time"
 
 	"punctual/httpapi/api"
@@ -68,15 +69,9 @@ func (t TenantSettings) validate() []problem.FieldError {
 	} {
 		errors = append(errors, upTo("body."+limit.name, limit.value, limit.most)...)
 	}
-	if !t.MinInterval.IsZero() {
-		errors = append(errors, span("body.min_interval", t.MinInterval, time.Second, longestMinimum)...)
-	}
-	if !t.MaxKeyAge.IsZero() {
-		errors = append(errors, span("body.max_key_age", t.MaxKeyAge, LeastKeyAge, longestKey)...)
-	}
-	if !t.ChangesKept.IsZero() {
-		errors = append(errors, span("body.changes_kept", t.ChangesKept, time.Hour, longestKept)...)
-	}
+	errors = slices.Concat(errors, span("body.min_interval", t.MinInterval, time.Second, longestMinimum),
+		span("body.max_key_age", t.MaxKeyAge, LeastKeyAge, longestKey),
+		span("body.changes_kept", t.ChangesKept, time.Hour, longestKept))
 	if len(t.AllowedTargets) > mostNetworks {
 		errors = append(errors,
 			problem.Atf("body.allowed_targets", "%d networks; at most %d", len(t.AllowedTargets), mostNetworks))

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -85,5 +86,5 @@ func (v *visit) names() error {
 	if err != nil {
 		return err
 	}
-	return v.fragment("runs", "names", list.Data)
+	return v.answer(http.StatusOK, "runs", "names", list.Data)
 }

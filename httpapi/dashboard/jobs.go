@@ -96,10 +96,10 @@ func labelsOf(list []string) map[string]string {
 	return labels
 }
 
-// pairsOf writes labels as name=value, by their names.
-func pairsOf(labels map[string]string) (list []string) {
-	for _, name := range slices.Sorted(maps.Keys(labels)) {
-		list = append(list, name+"="+labels[name])
+// pairsOf writes names and values, such as labels, by their names.
+func pairsOf(values map[string]string, between string) (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		list = append(list, name+between+values[name])
 	}
 	return list
 }

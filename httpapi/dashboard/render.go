@@ -155,7 +155,7 @@ var functions = template.FuncMap{
 	"list":     func(items ...string) []string { return items },
 	"pinned":   pinned,
 	"place":    func() string { return mark(time.Time{}, "place", "") },
-	"labels":   pairsOf,
+	"labels":   func(labels map[string]string) []string { return pairsOf(labels, "=") },
 	"slashed":  slashed,
 	"skipped":  httpapi.SkippedWords,
 	"steps":    definedGraph,
@@ -229,11 +229,6 @@ func indented(v any) string {
 		return err.Error()
 	}
 	return string(out)
-}
-
-// fragment answers with a part of a page, without the layout.
-func (v *visit) fragment(name, part string, data any) error {
-	return v.answer(http.StatusOK, name, part, data)
 }
 
 // answer answers with a part of a page. Nothing is sent if it cannot be rendered.
