@@ -69,7 +69,7 @@ func (c *listEvents) Run(ctx context.Context, api *client.Client) error {
 			})
 	}
 	list, err := client.Events.Do(ctx, api, c.query(), c.Name)
-	return printNewest(c.newest, list, err, "EMITTED\tSUBSCRIBED\tRUNS\tSKIPPED\tUNMATCHED\tFAN-OUT\tBY\tEVENT",
+	return printFirst(c.newest, "newest", list, err, "EMITTED\tSUBSCRIBED\tRUNS\tSKIPPED\tUNMATCHED\tFAN-OUT\tBY\tEVENT",
 		func(e events.Event) []any {
 			return []any{
 				instant(&e.EmittedAt), e.Subscribed, e.Made, e.Skipped, e.Unmatched, fanOut(e),

@@ -30,7 +30,7 @@ func (c *runSteps) Run(ctx context.Context, api *client.Client) error {
 	}
 	list := httpapi.List[runs.StepState]{Data: run.Steps}
 	const header = "STEP\tSTATUS\tSTARTED\tENDED\tRUN\tWHY"
-	return printNewest(newest{JSON: c.JSON}, list, nil, header, func(s runs.StepState) []any {
+	return printFirst(newest{JSON: c.JSON}, "newest", list, nil, header, func(s runs.StepState) []any {
 		why := orEmpty(s.Error)
 		switch {
 		case s.ApproveBy != nil:

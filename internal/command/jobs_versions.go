@@ -41,7 +41,7 @@ type jobChanges struct{ newestOfJob }
 
 func (c *jobChanges) Run(ctx context.Context, api *client.Client) error {
 	list, err := client.JobChanges.Do(ctx, api, c.query(), c.Job)
-	return printNewest(c.newest, list, err, "WHEN\tACTION\tBY\tFIELDS", func(change audit.JobChange) []any {
+	return printFirst(c.newest, "newest", list, err, "WHEN\tACTION\tBY\tFIELDS", func(change audit.JobChange) []any {
 		by := audit.Actor{Kind: change.ActorKind, Name: orEmpty(change.Actor), KeyName: orEmpty(change.ActorName)}
 		return []any{instant(&change.At), change.Action, by.Words(), fields(change.Before, change.After)}
 	})
@@ -62,7 +62,7 @@ func (c *jobRuns) Run(ctx context.Context, api *client.Client) error {
 	query := c.query()
 	ask(query, map[string]string{"status": c.Status})
 	list, err := client.JobRuns.Do(ctx, api, query, c.Job)
-	return printNewest(c.newest, list, err, "SLOT\tTRIGGER\tBY\tSTATUS\tWHY\tRUN", func(r runs.Run) []any {
+	return printFirst(c.newest, "newest", list, err, "SLOT\tTRIGGER\tBY\tSTATUS\tWHY\tRUN", func(r runs.Run) []any {
 		why := string(orEmpty(r.Reason))
 		if r.Cause != nil {
 			why = strings.TrimPrefix(why+": "+r.Cause.Text, ": ")
@@ -75,7 +75,7 @@ type jobVersions struct{ newestOfJob }
 
 func (c *jobVersions) Run(ctx context.Context, api *client.Client) error {
 	list, err := client.Versions.Do(ctx, api, c.query(), c.Job)
-	return printNewest(c.newest, list, err, "VERSION\tFROM\tSTATE\tBY\tCHANGED", func(v jobs.Version) []any {
+	return printFirst(c.newest, "newest", list, err, "VERSION\tFROM\tSTATE\tBY\tCHANGED", func(v jobs.Version) []any {
 		changed := strings.Join(v.Changed, ", ")
 		if v.Restored != nil {
 			changed += fmt.Sprintf(" (restored version %d)", *v.Restored)
