@@ -224,7 +224,8 @@ func newAPI(
 	api, err := httpapi.New(httpapi.Config{
 		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry,
 		DefaultJitter: c.Store.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.SignIn.OIDC, Guard: guardian,
-		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL), Origin: origin, Courier: courier, Mailer: mailer, Ready: leaving.ready, Lacks: shortages.Lacks, Pages: pages,
+		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL), Origin: origin, Courier: courier, Mailer: mailer,
+		Ready: leaving.ready, Lacks: shortages.Lacks, Pages: pages,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the API: %w", err)
