@@ -61,11 +61,7 @@ func pageOf[T any](items []T, next string, err error) (*answer[List[T]], error) 
 
 // listOf is pageOf for records, each of them as form shows it.
 func listOf[R, T any](records []R, next string, err error, form func(R) T) (*answer[List[T]], error) {
-	items := make([]T, len(records))
-	for i, r := range records {
-		items[i] = form(r)
-	}
-	return pageOf(items, next, err)
+	return pageOf(pg.Column(records, form), next, err)
 }
 
 // schemaName returns the name of a type in the API's description. A list is named after its items: JobList for

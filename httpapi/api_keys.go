@@ -96,10 +96,12 @@ func (k KeyInput) newKey() tenants.NewKey {
 	}
 }
 
-// span returns what is wrong with a duration that must lie between least and most.
+// span returns what is wrong with a duration that must lie between least and most, if there is one.
 func span(at string, d domain.Duration, least, most time.Duration) []problem.FieldError {
 	v, err := time.ParseDuration(d.String())
 	switch {
+	case d.IsZero():
+		return nil
 	case err != nil:
 		return []problem.FieldError{problem.At(at, domain.NotADuration(d.String()))}
 	case v < least || v > most:

@@ -8,7 +8,6 @@ import (
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
-	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
@@ -89,8 +88,7 @@ type BackfillCount struct {
 
 type backfillJobInput struct {
 	JobRef
-	Idempotent
-	Request body.Body[BackfillInput]
+	Keyed[BackfillInput]
 }
 
 // backfillJob looks for the slots before it takes the Idempotency-Key, so it holds nothing meanwhile. A request that
@@ -124,8 +122,7 @@ func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobI
 			FromLocal: plan.From.In(plan.Zone()).Format(time.RFC3339), ToLocal: plan.To.In(plan.Zone()).Format(time.RFC3339),
 		}, err)
 	}
-	by := under(in.Key, &in.Request)
-	return accept(ctx, s, tenant, by, atOperation, func(w store.Writer) (letters.Operation, error) {
+	return accept(ctx, s, tenant, in.by(), atOperation, func(w store.Writer) (letters.Operation, error) {
 		if cannot != nil {
 			return letters.Operation{}, cannot
 		}

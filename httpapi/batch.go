@@ -5,26 +5,16 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/google/uuid"
-
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
-	"punctual/httpapi/body"
 	"punctual/store"
 	"punctual/store/jobs"
+	"punctual/store/pg"
 )
 
 // BatchAnswer says what a batch wrote, in the order of the request.
 type BatchAnswer struct {
-	Data []BatchItem `json:"data" doc:"One item for each job of the request, in its order."`
-}
-
-// BatchItem is the result for one job of a batch.
-type BatchItem struct {
-	ID   uuid.UUID `json:"id" format:"uuid" doc:"The job's id." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
-	Name string    `json:"name" doc:"The job's name." example:"daily-invoice-gen"`
-
-	Result jobs.BatchOutcome `json:"result" enum:"created,replaced,unchanged,skipped" doc:"The result for the job. unchanged: the existing job has the same definition already. skipped: the name is taken, and the existing job stays as it is." example:"created"`
+	Data []jobs.BatchItem `json:"data" doc:"One item for each job of the request, in its order."`
 }
 
 func (s *server) batchRoutes() {
@@ -38,12 +28,7 @@ func (s *server) batchRoutes() {
 	}, api.Required, s.createJobs)
 }
 
-type createJobsInput struct {
-	Idempotent
-	Request body.Body[BatchInput]
-}
-
-func (s *server) createJobs(ctx context.Context, tenant int32, in *createJobsInput) (*answered, error) {
+func (s *server) createJobs(ctx context.Context, tenant int32, in *Keyed[BatchInput]) (*answered, error) {
 	batch := in.Request.Value
 	problems := batch.validate()
 	for i, job := range batch.Jobs {
@@ -58,18 +43,10 @@ func (s *server) createJobs(ctx context.Context, tenant int32, in *createJobsInp
 	if batch.OnConflict == "" {
 		batch.OnConflict = jobs.ConflictError
 	}
-	jobs := make([]jobs.NewJob, len(batch.Jobs))
-	for i, job := range batch.Jobs {
-		jobs[i] = submitted(ctx, job).newJob()
-	}
-	by := under(in.Key, &in.Request)
-	out, _, err := once(ctx, s, tenant, by, http.StatusCreated, func(w store.Writer) (BatchAnswer, error) {
-		results, err := w.CreateJobs(ctx, jobs, batch.OnConflict)
-		written := BatchAnswer{Data: make([]BatchItem, len(results))}
-		for i, r := range results {
-			written.Data[i] = BatchItem(r)
-		}
-		return written, err
+	made := pg.Column(batch.Jobs, func(job JobInput) jobs.NewJob { return submitted(ctx, job).newJob() })
+	out, _, err := once(ctx, s, tenant, in.by(), http.StatusCreated, func(w store.Writer) (BatchAnswer, error) {
+		written, err := w.CreateJobs(ctx, made, batch.OnConflict)
+		return BatchAnswer{written}, err
 	})
 	return out, err
 }

@@ -159,15 +159,10 @@ type Matched struct {
 	Matched int `json:"matched" doc:"How many open dead letters or jobs were selected." example:"1204"`
 }
 
-type startOperationInput struct {
-	Idempotent
-	Request body.Body[BulkInput]
-}
-
 func (s *server) startOperation(
 	kind letters.OperationKind,
-) func(context.Context, int32, *startOperationInput) (*answered, error) {
-	return func(ctx context.Context, tenant int32, in *startOperationInput) (*answered, error) {
+) func(context.Context, int32, *Keyed[BulkInput]) (*answered, error) {
+	return func(ctx context.Context, tenant int32, in *Keyed[BulkInput]) (*answered, error) {
 		bulk := in.Request.Value
 		if err := in.Request.Check(bulk.validate()...); err != nil {
 			return nil, err
@@ -177,8 +172,7 @@ func (s *server) startOperation(
 			n, err := s.Store.Letters.CountDeadLetters(ctx, tenant, request)
 			return counted(Matched{n}, err)
 		}
-		by := under(in.Key, &in.Request)
-		return accept(ctx, s, tenant, by, atOperation, func(w store.Writer) (letters.Operation, error) {
+		return accept(ctx, s, tenant, in.by(), atOperation, func(w store.Writer) (letters.Operation, error) {
 			return w.StartOperation(ctx, request)
 		})
 	}

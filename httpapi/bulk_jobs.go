@@ -10,7 +10,6 @@ import (
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
-	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store"
@@ -110,12 +109,7 @@ func (b JobsInput) request(action jobs.Action) letters.JobsRequest {
 	}
 }
 
-type pauseJobsInput struct {
-	Idempotent
-	Request body.Body[PauseJobsInput]
-}
-
-func (s *server) pauseJobs(ctx context.Context, tenant int32, in *pauseJobsInput) (*answered, error) {
+func (s *server) pauseJobs(ctx context.Context, tenant int32, in *Keyed[PauseJobsInput]) (*answered, error) {
 	asked := in.Request.Value
 	if err := in.Request.Check(append(asked.validate(), instant("body.until", asked.Until)...)...); err != nil {
 		return nil, err
@@ -126,7 +120,7 @@ func (s *server) pauseJobs(ctx context.Context, tenant int32, in *pauseJobsInput
 	}
 	r := asked.request(jobs.PauseMany)
 	r.Until = until
-	return s.startJobs(ctx, tenant, under(in.Key, &in.Request), r, asked.DryRun)
+	return s.startJobs(ctx, tenant, in.by(), r, asked.DryRun)
 }
 
 // future returns the end of a pause; nil: it has none. An end that has passed is an error.
@@ -144,21 +138,16 @@ func (s *server) future(ctx context.Context, until domain.Instant) (*time.Time, 
 	return orNil(until), nil
 }
 
-type changeJobsInput struct {
-	Idempotent
-	Request body.Body[JobsInput]
-}
-
 // changeJobs handles the changes that need nothing but a selection.
 func (s *server) changeJobs(
 	action jobs.Action,
-) func(context.Context, int32, *changeJobsInput) (*answered, error) {
-	return func(ctx context.Context, tenant int32, in *changeJobsInput) (*answered, error) {
+) func(context.Context, int32, *Keyed[JobsInput]) (*answered, error) {
+	return func(ctx context.Context, tenant int32, in *Keyed[JobsInput]) (*answered, error) {
 		asked := in.Request.Value
 		if err := in.Request.Check(asked.validate()...); err != nil {
 			return nil, err
 		}
-		return s.startJobs(ctx, tenant, under(in.Key, &in.Request), asked.request(action), asked.DryRun)
+		return s.startJobs(ctx, tenant, in.by(), asked.request(action), asked.DryRun)
 	}
 }
 

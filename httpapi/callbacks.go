@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"time"
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
+	"punctual/store/claim"
 	"punctual/store/runs"
 )
 
@@ -75,18 +75,15 @@ type HeartbeatInput struct {
 	Progress json.RawMessage `json:"progress,omitempty" doc:"Any JSON, up to 64 KiB: what the next attempt needs to continue from here. Absent: the progress reported before stays."`
 }
 
-// Heartbeat is the answer to a heartbeat.
-type Heartbeat struct {
-	CancelRequested bool      `json:"cancel_requested" doc:"A cancel was requested: stop the work, and report complete or fail." example:"false"`
-	Deadline        time.Time `json:"deadline" doc:"The attempt is lost unless the target reports again before this instant."`
-}
-
-type heartbeatInput struct {
+// reportInput is a report of a target.
+type reportInput[T any] struct {
 	CallbackRef
-	Request body.Body[HeartbeatInput]
+	Request body.Body[T]
 }
 
-func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) (*answer[Heartbeat], error) {
+func (s *server) heartbeatRun(
+	ctx context.Context, _ int32, in *reportInput[HeartbeatInput],
+) (*answer[claim.Heartbeat], error) {
 	var problems []problem.FieldError
 	if n := len(in.Request.Value.Progress); n > maxProgress {
 		problems = append(problems, problem.Atf("body.progress", "%d bytes; at most %d (64 KiB)", n, maxProgress))
@@ -98,8 +95,7 @@ func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) 
 	if err := in.Request.Check(problems...); err != nil {
 		return nil, err
 	}
-	beat, err := s.Store.Claims.HeartbeatRun(ctx, in.Run.id, in.Token, in.Request.Value.Progress)
-	return show(Heartbeat{CancelRequested: beat.CancelRequested, Deadline: beat.Deadline}, err)
+	return show(s.Store.Claims.HeartbeatRun(ctx, in.Run.id, in.Token, in.Request.Value.Progress))
 }
 
 // CompletionInput is the optional body that reports completion.
@@ -107,12 +103,9 @@ type CompletionInput struct {
 	Result json.RawMessage `json:"result,omitempty" doc:"The result of the work: any JSON, up to 64 KiB, shown with the run. Absent or null: no result."`
 }
 
-type completeRunInput struct {
-	CallbackRef
-	Request body.Body[CompletionInput]
-}
-
-func (s *server) completeRun(ctx context.Context, _ int32, in *completeRunInput) (*answer[runs.Run], error) {
+func (s *server) completeRun(
+	ctx context.Context, _ int32, in *reportInput[CompletionInput],
+) (*answer[runs.Run], error) {
 	var problems []problem.FieldError
 	result, wrong := domain.CheckResult(in.Request.Value.Result)
 	if wrong != "" {
@@ -130,12 +123,7 @@ type FailureInput struct {
 	Retry *bool  `json:"retry,omitempty" doc:"false: another attempt would fail too, so the run is dead at once. Absent: the run is retried under the job's retry policy." example:"true"`
 }
 
-type failRunInput struct {
-	CallbackRef
-	Request body.Body[FailureInput]
-}
-
-func (s *server) failRun(ctx context.Context, _ int32, in *failRunInput) (*answer[runs.Run], error) {
+func (s *server) failRun(ctx context.Context, _ int32, in *reportInput[FailureInput]) (*answer[runs.Run], error) {
 	failure := in.Request.Value
 	if err := in.Request.Check(prose("body.error", failure.Error, maxFailure)...); err != nil {
 		return nil, err
@@ -144,16 +132,8 @@ func (s *server) failRun(ctx context.Context, _ int32, in *failRunInput) (*answe
 	return show(s.Store.Runs.FailRun(ctx, in.Run.id, in.Token, why, or(failure.Retry, true)))
 }
 
-// Progress is the last progress that targets reported of a run.
-type Progress struct {
-	Attempt    int             `json:"attempt" doc:"Number of the current attempt." example:"2"`
-	Progress   json.RawMessage `json:"progress" doc:"The progress reported last. Null: no progress was reported."`
-	RecordedAt *time.Time      `json:"recorded_at" doc:"When it was reported."`
-}
-
-func (s *server) getProgress(ctx context.Context, _ int32, in *CallbackRef) (*answer[Progress], error) {
-	p, err := s.Store.Claims.RunProgress(ctx, in.Run.id, in.Token)
-	return show(Progress{Attempt: p.Attempt, Progress: p.Progress, RecordedAt: p.RecordedAt}, err)
+func (s *server) getProgress(ctx context.Context, _ int32, in *CallbackRef) (*answer[claim.Progress], error) {
+	return show(s.Store.Claims.RunProgress(ctx, in.Run.id, in.Token))
 }
 
 // StepResult is the result of a step.

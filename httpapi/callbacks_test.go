@@ -10,6 +10,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
+	"punctual/store/claim"
 	"punctual/store/runs"
 )
 
@@ -40,7 +41,7 @@ func TestCallbacks(t *testing.T) {
 	s := serve(t)
 	run, token := s.working("a")
 
-	beat := into[Heartbeat](s.do("POST", run+"/heartbeat", `{"progress":{"rows":[1,2]}}`, token).want(200))
+	beat := into[claim.Heartbeat](s.do("POST", run+"/heartbeat", `{"progress":{"rows":[1,2]}}`, token).want(200))
 	if beat.CancelRequested || beat.Deadline.IsZero() {
 		t.Errorf("heartbeat %+v", beat)
 	}
@@ -48,7 +49,7 @@ func TestCallbacks(t *testing.T) {
 	s.do("GET", run+"/progress", "", token).want(200).shows(`"progress":{"rows":[1,2]}`, `"attempt":1`)
 	s.do("POST", run+"/heartbeat", "", token).want(200)
 	s.do("POST", run+"/cancel", "").want(202)
-	if beat := into[Heartbeat](s.do("POST", run+"/heartbeat", `{}`, token).want(200)); !beat.CancelRequested {
+	if beat := into[claim.Heartbeat](s.do("POST", run+"/heartbeat", `{}`, token).want(200)); !beat.CancelRequested {
 		t.Error("the cancel is not told")
 	}
 	for range 2 {

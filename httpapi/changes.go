@@ -3,6 +3,9 @@ package httpapi
 import (
 	"context"
 	"time"
+
+	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // RunChanges are a part of the feed of runs that have ended.
@@ -32,12 +35,8 @@ func (s *server) listRunChanges(
 	if err == nil && !in.short() {
 		err = s.Store.Runs.FillCauses(ctx, tenant, found)
 	}
-	out := RunChanges[ListedRun]{
-		Data: make([]ListedRun, len(found)), Next: page.Next, More: page.More, Lag: page.Lag.Seconds(),
-		Since: page.Since.UTC(), Gone: gone,
-	}
-	for i, r := range found {
-		out.Data[i] = ListedRun{r, in.short()}
-	}
-	return show(out, err)
+	return show(RunChanges[ListedRun]{
+		Data: pg.Column(found, func(r runs.Run) ListedRun { return ListedRun{r, in.short()} }),
+		Next: page.Next, More: page.More, Lag: page.Lag.Seconds(), Since: page.Since.UTC(), Gone: gone,
+	}, err)
 }

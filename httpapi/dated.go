@@ -3,8 +3,6 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"net/url"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -15,17 +13,9 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/jobs"
+	"punctual/store/pg"
 	"punctual/store/runs"
 )
-
-// Dated says what a request for a dated run did.
-type Dated struct {
-	Key      string    `json:"key" doc:"The key of the dated run: the request's, or one that the server made." example:"order-42"`
-	Run      uuid.UUID `json:"run" format:"uuid" doc:"The id that the run will have. Another one when it is moved." example:"019ada6b-9c80-7b21-8f6e-1d2c3b4a5968"`
-	DueAt    time.Time `json:"due_at" doc:"When it is due." example:"2026-12-01T16:00:00Z"`
-	Created  bool      `json:"created" doc:"false: a run with the key was pending." example:"true"`
-	Replaced bool      `json:"replaced" doc:"Whether that run was moved." example:"false"`
-}
 
 // Triggered describes the answer to a trigger: a Run or a Dated.
 type Triggered struct {
@@ -42,36 +32,9 @@ func (Triggered) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return s
 }
 
-// DatedRun is a dated run that is pending.
-type DatedRun struct {
-	Key          string           `json:"key" doc:"Unique among the job's pending dated runs." example:"order-42"`
-	Run          uuid.UUID        `json:"run" format:"uuid" doc:"The id that the run will have. Another one when it is moved." example:"019ada6b-9c80-7b21-8f6e-1d2c3b4a5968"`
-	DueAt        time.Time        `json:"due_at" doc:"When it is due." example:"2026-12-01T16:00:00Z"`
-	CreatedAt    time.Time        `json:"created_at" doc:"When the key was first written." example:"2026-12-01T15:00:00Z"`
-	LatestAt     *time.Time       `json:"latest_at" doc:"No replacement moves it beyond this instant. null: no such bound."`
-	Sequence     *int64           `json:"sequence" doc:"A replacement with a sequence needs a higher one. null: there is none." example:"7"`
-	ExpiresAfter *domain.Duration `json:"expires_after" nullable:"true" doc:"In place of the job's. null: the job's."`
-	TriggeredBy  string           `json:"triggered_by" doc:"Who wrote it last." example:"editor key shop (punctual_3fPq)"`
-}
-
-func showDated(d jobs.Dated) DatedRun {
-	shown := DatedRun{
-		Key: d.Key, Run: d.Run, DueAt: d.DueAt.UTC(), CreatedAt: d.CreatedAt.UTC(), Sequence: d.Sequence,
-		LatestAt: utc(d.LatestAt), TriggeredBy: d.TriggeredBy,
-	}
-	if d.ExpiresAfter != 0 {
-		shown.ExpiresAfter = new(domain.DurationOf(d.ExpiresAfter))
-	}
-	return shown
-}
-
 // TriggerBatchAnswer says what a batch of triggers did.
 type TriggerBatchAnswer struct {
-	Data []Dated `json:"data" doc:"One item for each item of the request, in its order."`
-}
-
-func datedPath(job, key string) string {
-	return "/v1/jobs/" + url.PathEscape(job) + "/dated/" + url.PathEscape(key)
+	Data []jobs.Dated `json:"data" doc:"One item for each item of the request, in its order."`
 }
 
 func (s *server) datedRoutes() {
@@ -107,30 +70,18 @@ func (s *server) datedRoutes() {
 	}, s.cancelDated)
 }
 
-type triggerBatchInput struct {
-	JobRef
-	Idempotent
-	Traced
-	Request body.Body[TriggerBatchInput]
-}
-
-func (s *server) triggerBatch(ctx context.Context, tenant int32, in *triggerBatchInput) (*answered, error) {
-	items := in.Request.Value.Items
+func (s *server) triggerBatch(
+	ctx context.Context, tenant int32, in *triggerInput[TriggerBatchInput],
+) (*answered, error) {
 	if err := in.Request.Check(in.Request.Value.validate()...); err != nil {
 		return nil, err
 	}
-	requests := make([]jobs.DateRequest, len(items))
-	for i, item := range items {
-		requests[i] = item.dateRequest(ctx, in.parent())
-	}
-	by := under(in.Key, &in.Request)
-	out, _, err := once(ctx, s, tenant, by, http.StatusAccepted, func(w store.Writer) (TriggerBatchAnswer, error) {
+	requests := pg.Column(in.Request.Value.Items, func(item TriggerInput) jobs.DateRequest {
+		return item.dateRequest(ctx, in.parent())
+	})
+	out, _, err := once(ctx, s, tenant, in.by(), http.StatusAccepted, func(w store.Writer) (TriggerBatchAnswer, error) {
 		written, err := w.TriggerBatch(ctx, in.Job, requests)
-		answer := TriggerBatchAnswer{Data: make([]Dated, len(written))}
-		for i, wrote := range written {
-			answer.Data[i] = Dated(wrote)
-		}
-		return answer, err
+		return TriggerBatchAnswer{written}, err
 	})
 	return out, err
 }
@@ -142,13 +93,15 @@ type listDatedInput struct {
 	Paging
 }
 
-func (s *server) listDated(ctx context.Context, tenant int32, in *listDatedInput) (*answer[List[DatedRun]], error) {
+func (s *server) listDated(
+	ctx context.Context, tenant int32, in *listDatedInput,
+) (*answer[List[jobs.DatedRun]], error) {
 	found, next, err := s.Store.Jobs.ListDated(ctx, tenant, in.Job,
 		jobs.DatedRange{From: in.From.at, To: in.To.at, Page: in.page()})
 	if err == nil && len(found) == 0 && in.isID() { // none, or no such job?
 		_, err = s.Store.Jobs.GetJob(ctx, tenant, in.Job)
 	}
-	return listOf(found, next, err, showDated)
+	return pageOf(found, next, err)
 }
 
 // DatedRef is the input of operations on one dated run.
@@ -165,9 +118,8 @@ func (d DatedRef) Exists() error {
 	return d.JobRef.Exists()
 }
 
-func (s *server) getDated(ctx context.Context, tenant int32, in *DatedRef) (*answer[DatedRun], error) {
-	found, err := s.Store.Jobs.GetDated(ctx, tenant, in.Job, in.DatedKey)
-	return show(showDated(found), err)
+func (s *server) getDated(ctx context.Context, tenant int32, in *DatedRef) (*answer[jobs.DatedRun], error) {
+	return show(s.Store.Jobs.GetDated(ctx, tenant, in.Job, in.DatedKey))
 }
 
 type moveDatedInput struct {
@@ -175,13 +127,12 @@ type moveDatedInput struct {
 	Request body.Body[MoveInput]
 }
 
-func (s *server) moveDated(ctx context.Context, tenant int32, in *moveDatedInput) (*answer[Dated], error) {
+func (s *server) moveDated(ctx context.Context, tenant int32, in *moveDatedInput) (*answer[jobs.Dated], error) {
 	move := in.Request.Value.trigger(in.DatedKey)
 	if err := in.Request.Check(api.Within("body", in.Request.Value.problems())...); err != nil {
 		return nil, err
 	}
-	moved, err := s.Store.Jobs.MoveDated(ctx, tenant, in.Job, move.dateRequest(ctx, ""))
-	return show(Dated(moved), err)
+	return show(s.Store.Jobs.MoveDated(ctx, tenant, in.Job, move.dateRequest(ctx, "")))
 }
 
 func (s *server) cancelDated(ctx context.Context, tenant int32, in *DatedRef) (*struct{}, error) {

@@ -12,18 +12,19 @@ import (
 
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
+	"punctual/store/jobs"
 )
 
 // date writes a dated run of the job n, and returns what the answer says.
-func (s *service) date(fields string) Dated {
+func (s *service) date(fields string) jobs.Dated {
 	s.t.Helper()
-	return into[Dated](s.do("POST", "/v1/jobs/n/trigger", "{"+fields+"}").want(202))
+	return into[jobs.Dated](s.do("POST", "/v1/jobs/n/trigger", "{"+fields+"}").want(202))
 }
 
 // pending returns the keys of the pending dated runs of the job n.
 func (s *service) pending(query string) (keys []string) {
 	s.t.Helper()
-	for _, d := range get[List[DatedRun]](s, "/v1/jobs/n/dated"+query).Data {
+	for _, d := range get[List[jobs.DatedRun]](s, "/v1/jobs/n/dated"+query).Data {
 		keys = append(keys, d.Key)
 	}
 	return keys
@@ -45,14 +46,14 @@ func TestATriggerWithATimeOrAKeyIsPending(t *testing.T) {
 		{`"at":"` + time.Now().Add(-5*time.Second).Format(time.RFC3339) + `"`, -1},
 	} {
 		r := s.do("POST", "/v1/jobs/n/trigger", "{"+c.fields+"}").want(202)
-		got := into[Dated](r)
+		got := into[jobs.Dated](r)
 		if ahead := time.Until(got.DueAt); c.ahead >= 0 && (ahead > c.ahead || ahead < c.ahead-time.Minute) {
 			t.Errorf("%s is due in %s", c.fields, ahead)
 		}
 		if !got.Created || got.Replaced || got.Key == "" || r.header.Get("Location") != "/v1/jobs/n/dated/"+got.Key {
 			t.Errorf("%s: %s, at %s", c.fields, r.body, r.header.Get("Location"))
 		}
-		if d := get[DatedRun](s, r.header.Get("Location")); d.Run != got.Run || !d.DueAt.Equal(got.DueAt) {
+		if d := get[jobs.DatedRun](s, r.header.Get("Location")); d.Run != got.Run || !d.DueAt.Equal(got.DueAt) {
 			t.Errorf("%+v is shown as %+v", got, d)
 		}
 	}
@@ -76,7 +77,7 @@ func TestAKeyIsKeptReplacedOrRefused(t *testing.T) {
 	if old := s.date(`"key":"k","on_conflict":"replace","sequence":9007199254740993`); old.Replaced {
 		t.Errorf("a replacement with the same sequence: %+v", old)
 	}
-	d := get[DatedRun](s, "/v1/jobs/n/dated/k")
+	d := get[jobs.DatedRun](s, "/v1/jobs/n/dated/k")
 	if *d.Sequence != 9007199254740993 || d.LatestAt == nil || d.LatestAt.Sub(d.CreatedAt) != 3*time.Hour ||
 		d.ExpiresAfter.Value() != 90*time.Minute || d.TriggeredBy == "" {
 		t.Errorf("%+v", d)
@@ -212,7 +213,7 @@ func TestADatedRunIsFoundAndCancelledByItsKey(t *testing.T) {
 	for _, key := range []string{"plain", "a/b", "/", "a b", "100%", "a%2Fb", "ä?#&", "...", "a+b", `\"`} {
 		s.date(fmt.Sprintf(`"delay":"1h","key":%q`, key))
 		path := "/v1/jobs/n/dated/" + url.PathEscape(key)
-		if d := get[DatedRun](s, path); d.Key != key {
+		if d := get[jobs.DatedRun](s, path); d.Key != key {
 			t.Errorf("%s finds %q, want %q", path, d.Key, key)
 		}
 		s.do("DELETE", path, "").want(204)
@@ -253,14 +254,14 @@ func TestADatedRunIsMoved(t *testing.T) {
 	s.create(minimal("n"))
 	first := s.date(`"key":"a/b","delay":"1h","not_after":"90m","sequence":7`)
 	const path = "/v1/jobs/n/dated/a%2Fb"
-	moved := into[Dated](s.do("PATCH", path, `{"delay":"10m","sequence":8}`).want(200))
+	moved := into[jobs.Dated](s.do("PATCH", path, `{"delay":"10m","sequence":8}`).want(200))
 	if ahead := time.Until(moved.DueAt); !moved.Replaced || moved.Run == first.Run || ahead > 10*time.Minute {
 		t.Errorf("%+v", moved)
 	}
-	if kept := into[Dated](s.do("PATCH", path, `{"delay":"20m","sequence":8}`).want(200)); kept.Replaced || kept.Run != moved.Run {
+	if kept := into[jobs.Dated](s.do("PATCH", path, `{"delay":"20m","sequence":8}`).want(200)); kept.Replaced || kept.Run != moved.Run {
 		t.Errorf("with the same sequence: %+v", kept)
 	}
-	if bound := into[Dated](s.do("PATCH", path, `{"at":"2199-01-01T00:00:00Z"}`).want(200)); time.Until(bound.DueAt) > 90*time.Minute {
+	if bound := into[jobs.Dated](s.do("PATCH", path, `{"at":"2199-01-01T00:00:00Z"}`).want(200)); time.Until(bound.DueAt) > 90*time.Minute {
 		t.Errorf("beyond its bound: %+v", bound)
 	}
 	for body, at := range map[string]string{
@@ -270,7 +271,7 @@ func TestADatedRunIsMoved(t *testing.T) {
 		s.do("PATCH", path, body).blames(at)
 	}
 	s.do("PATCH", "/v1/jobs/n/dated/none", `{"delay":"1h"}`).code(problem.CodeNotFound, "it may have been claimed")
-	if d := get[DatedRun](s, path); *d.Sequence != 8 {
+	if d := get[jobs.DatedRun](s, path); *d.Sequence != 8 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -282,7 +283,7 @@ func TestDatedRunsAreListedSoonestFirst(t *testing.T) {
 	for _, hour := range []int{3, 1, 2} {
 		s.date(fmt.Sprintf(`"key":"%dh","delay":"%dh"`, hour, hour))
 	}
-	page := get[List[DatedRun]](s, "/v1/jobs/n/dated?limit=2")
+	page := get[List[jobs.DatedRun]](s, "/v1/jobs/n/dated?limit=2")
 	rest := s.pending("?limit=2&cursor=" + *page.NextCursor)
 	if page.Data[0].Key != "1h" || page.Data[1].Key != "2h" || !slices.Equal(rest, []string{"3h"}) {
 		t.Errorf("%v, then %v", page.Data, rest)

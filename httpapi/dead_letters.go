@@ -120,15 +120,14 @@ func (d DeadLetterRef) Exists() error { return d.Run.exists() }
 
 type replayDeadLetterInput struct {
 	DeadLetterRef
-	Idempotent
-	Request body.Body[NoteInput]
+	Keyed[NoteInput]
 }
 
 func (s *server) replayDeadLetter(ctx context.Context, tenant int32, in *replayDeadLetterInput) (*answered, error) {
 	if err := in.Request.Check(note(in.Request.Value.Note)...); err != nil {
 		return nil, err
 	}
-	return accept(ctx, s, tenant, under(in.Key, &in.Request), atRun, func(w store.Writer) (runs.Run, error) {
+	return accept(ctx, s, tenant, in.by(), atRun, func(w store.Writer) (runs.Run, error) {
 		return w.ReplayDeadLetter(ctx, in.Run.id, in.Request.Value.Note)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"punctual/httpapi/problem"
+	"punctual/store/events"
 )
 
 func TestAnEventIsEmittedTriedAndShown(t *testing.T) {
@@ -17,7 +18,7 @@ func TestAnEventIsEmittedTriedAndShown(t *testing.T) {
 	if tried["made"] != 0.0 || tried["skipped"] != 1.0 || tried["unmatched"] != 1.0 {
 		t.Errorf("a dry run answers %v", tried)
 	}
-	if names := get[List[EventName]](s, "/v1/events").Data; len(names) != 1 || names[0].Subscribers != 2 || names[0].Events != 0 {
+	if names := get[List[events.EventName]](s, "/v1/events").Data; len(names) != 1 || names[0].Subscribers != 2 || names[0].Events != 0 {
 		t.Errorf("before the event: %+v", names)
 	}
 	emitted := s.do("POST", path, body, "Idempotency-Key: k").want(202).fields()
@@ -27,11 +28,11 @@ func TestAnEventIsEmittedTriedAndShown(t *testing.T) {
 	if emitted["subscribed"] != 2.0 {
 		t.Errorf("emitted: %v", emitted)
 	}
-	if list := get[List[Event]](s, path).Data; len(list) != 1 || list[0].ID.String() != emitted["id"] {
+	if list := get[List[events.Event]](s, path).Data; len(list) != 1 || list[0].ID.String() != emitted["id"] {
 		t.Errorf("listed: %+v", list)
 	}
-	shown := get[EventDetails](s, path+"/"+emitted["id"].(string))
-	if string(shown.Body) != `{"country":"DE"}` || !shown.FanOut.Pending || shown.Subscribed != 2 {
+	shown := get[events.EventDetails](s, path+"/"+emitted["id"].(string))
+	if string(shown.Body) != `{"country":"DE"}` || !shown.Pending || shown.Subscribed != 2 {
 		t.Errorf("shown: %+v", shown)
 	}
 	s.do("POST", "/v1/events/invoice%20paid", body).blames("path.name")

@@ -4,46 +4,28 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
-
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/forecast"
 	"punctual/store/pg"
 )
 
 // Forecast is what is to come in a window, step by step.
 type Forecast struct {
-	AsOf       time.Time   `json:"as_of" doc:"When the jobs were read. A forecast is reused for a minute."`
-	Scope      FreezeScope `json:"scope" enum:"deployment,tenant" doc:"Whose jobs are counted." example:"tenant"`
-	From       time.Time   `json:"from" doc:"When the first step begins."`
-	To         time.Time   `json:"to" doc:"When the last step ends. The last step may be shorter than the others."`
-	Step       string      `json:"step" doc:"Length of a step." example:"1h"`
-	Jobs       int         `json:"jobs" doc:"Jobs with a slot in the window." example:"81204"`
-	Unreadable int         `json:"unreadable" doc:"Jobs that are not counted, because this replica cannot read their schedules: a newer replica wrote them." example:"0"`
-	Total      int         `json:"total" doc:"Slots and dated runs in the window." example:"411730"`
-	Slots      []int       `json:"slots" doc:"Slots and dated runs by step: those whose nominal fire time lies in the step. The step with the index i begins at from + i * step."`
-	Starts     []float64   `json:"starts" doc:"Expected starts by step, with the jitter that the jobs have. A slot is due later than its nominal time, so it counts in each step in which it may be due, with the part of its jitter that lies there."`
-	Busiest    []BusyStep  `json:"busiest" doc:"The ten steps with the most expected starts, the busiest first. Steps without any are left out."`
-	Spread     []Spread    `json:"spread" doc:"The effect of more jitter: the highest number of starts in a step, first with the jitter that the jobs have, then if each recurring job had at least 1m, 5m or 15m."`
-}
-
-// BusyStep is a step with many starts, and the jobs that start in it.
-type BusyStep struct {
-	At     time.Time `json:"at" doc:"When the step begins."`
-	Slots  int       `json:"slots" doc:"Slots in the step." example:"60112"`
-	Starts float64   `json:"starts" doc:"Expected starts in the step." example:"60112"`
-	Jobs   int       `json:"jobs" doc:"How many jobs may start in the step." example:"60098"`
-	Most   []BusyJob `json:"most" doc:"Up to five jobs: those with the most expected starts in the step, and of equal ones those with the lowest ids."`
-}
-
-// BusyJob is a job that starts in a busy step.
-type BusyJob struct {
-	ID     uuid.UUID `json:"id" format:"uuid" doc:"Id of the job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
-	Name   string    `json:"name" doc:"Its name." example:"daily-invoice-gen"`
-	Tenant string    `json:"tenant" doc:"Its tenant." example:"default"`
-	Starts float64   `json:"starts" doc:"How often it is expected to start in the step." example:"4"`
+	AsOf       time.Time           `json:"as_of" doc:"When the jobs were read. A forecast is reused for a minute."`
+	Scope      FreezeScope         `json:"scope" enum:"deployment,tenant" doc:"Whose jobs are counted." example:"tenant"`
+	From       time.Time           `json:"from" doc:"When the first step begins."`
+	To         time.Time           `json:"to" doc:"When the last step ends. The last step may be shorter than the others."`
+	Step       string              `json:"step" doc:"Length of a step." example:"1h"`
+	Jobs       int                 `json:"jobs" doc:"Jobs with a slot in the window." example:"81204"`
+	Unreadable int                 `json:"unreadable" doc:"Jobs that are not counted, because this replica cannot read their schedules: a newer replica wrote them." example:"0"`
+	Total      int                 `json:"total" doc:"Slots and dated runs in the window." example:"411730"`
+	Slots      []int               `json:"slots" doc:"Slots and dated runs by step: those whose nominal fire time lies in the step. The step with the index i begins at from + i * step."`
+	Starts     []float64           `json:"starts" doc:"Expected starts by step, with the jitter that the jobs have. A slot is due later than its nominal time, so it counts in each step in which it may be due, with the part of its jitter that lies there."`
+	Busiest    []forecast.BusyStep `json:"busiest" doc:"The ten steps with the most expected starts, the busiest first. Steps without any are left out."`
+	Spread     []Spread            `json:"spread" doc:"The effect of more jitter: the highest number of starts in a step, first with the jitter that the jobs have, then if each recurring job had at least 1m, 5m or 15m."`
 }
 
 // Spread is the peak of a window, if jobs had a jitter.
@@ -105,18 +87,10 @@ func showForecast(known *knownForecast, scope FreezeScope) Forecast {
 	f, w := known.Forecast, known.window
 	shown := Forecast{
 		AsOf: f.AsOf, Scope: scope, From: w.From, To: w.To, Step: domain.Short(w.Step), Jobs: f.Jobs, Unreadable: f.Broken,
-		Total: int(f.Total), Starts: f.Starts, Busiest: []BusyStep{},
+		Total: int(f.Total), Starts: f.Starts, Busiest: f.Busiest,
 	}
 	for _, n := range f.Slots {
 		shown.Slots = append(shown.Slots, int(n))
-	}
-	for _, b := range f.Busiest {
-		busy := BusyStep{At: b.At, Slots: int(b.Slots), Starts: b.Starts, Jobs: int(b.Jobs), Most: []BusyJob{}}
-		for _, m := range b.Most {
-			name := f.Names[m.Job]
-			busy.Most = append(busy.Most, BusyJob{ID: m.Job, Name: name.Name, Tenant: name.Tenant, Starts: m.Starts})
-		}
-		shown.Busiest = append(shown.Busiest, busy)
 	}
 	for _, p := range f.Spread {
 		s := Spread{At: p.At, Starts: p.Starts}

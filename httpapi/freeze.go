@@ -141,14 +141,11 @@ func (s *server) freezeState(ctx context.Context, tenant, scope int32) (*answer[
 		}
 		state.InFlight = all.InFlight
 	}
-	return &answer[FreezeState]{showFreezeState(state, auth.CallerOf(ctx).Role)}, nil
-}
-
-func showFreezeState(state freeze.State, role auth.Role) FreezeState {
-	return FreezeState{
+	role := auth.CallerOf(ctx).Role
+	return &answer[FreezeState]{FreezeState{
 		Deployment: showFrozen(state.Deployment, ScopeDeployment, role), Tenant: showFrozen(state.Tenant, ScopeTenant, role),
 		InFlight: state.InFlight,
-	}
+	}}, nil
 }
 
 // showFrozen shows a freeze. Which operator froze the deployment is shown to operators only.

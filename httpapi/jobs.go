@@ -65,12 +65,7 @@ func (s *server) jobRoutes() {
 	}, s.listJobs)
 }
 
-type createJobInput struct {
-	Idempotent
-	Request body.Body[JobInput]
-}
-
-func (s *server) createJob(ctx context.Context, tenant int32, in *createJobInput) (*answered, error) {
+func (s *server) createJob(ctx context.Context, tenant int32, in *Keyed[JobInput]) (*answered, error) {
 	job := in.Request.Value
 	if err := in.Request.Check(append(api.Within("body", job.Validate()),
 		s.forbidden(tenant, "body", job.Definition)...)...); err != nil {
@@ -80,8 +75,7 @@ func (s *server) createJob(ctx context.Context, tenant int32, in *createJobInput
 		return nil, err
 	}
 	job = submitted(ctx, job)
-	by := under(in.Key, &in.Request)
-	out, made, err := once(ctx, s, tenant, by, http.StatusCreated, func(w store.Writer) (Job, error) {
+	out, made, err := once(ctx, s, tenant, in.by(), http.StatusCreated, func(w store.Writer) (Job, error) {
 		record, err := w.CreateJob(ctx, job.newJob())
 		if err != nil {
 			return Job{}, err

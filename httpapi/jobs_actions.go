@@ -3,11 +3,13 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/store"
+	"punctual/store/jobs"
 	"punctual/store/runs"
 )
 
@@ -43,12 +45,13 @@ func (s *server) jobActionRoutes() {
 	}, s.deleteJob)
 }
 
-type pauseJobInput struct {
+// jobInput is a request about a job, with a body.
+type jobInput[T any] struct {
 	JobRef
-	Request body.Body[PauseInput]
+	Request body.Body[T]
 }
 
-func (s *server) pauseJob(ctx context.Context, tenant int32, in *pauseJobInput) (*jobAnswer, error) {
+func (s *server) pauseJob(ctx context.Context, tenant int32, in *jobInput[PauseInput]) (*jobAnswer, error) {
 	pause := in.Request.Value
 	if err := in.Request.Check(pause.validate()...); err != nil {
 		return nil, err
@@ -60,39 +63,34 @@ func (s *server) pauseJob(ctx context.Context, tenant int32, in *pauseJobInput) 
 	return s.answerJob(s.Store.Jobs.PauseJob(ctx, tenant, in.Job, pause.Note, until))
 }
 
-type resumeJobInput struct {
-	JobRef
-	Request body.Body[ResumeInput]
-}
-
-func (s *server) resumeJob(ctx context.Context, tenant int32, in *resumeJobInput) (*jobAnswer, error) {
+func (s *server) resumeJob(ctx context.Context, tenant int32, in *jobInput[ResumeInput]) (*jobAnswer, error) {
 	if err := in.Request.Check(note(in.Request.Value.Note)...); err != nil {
 		return nil, err
 	}
 	return s.answerJob(s.Store.Jobs.ResumeJob(ctx, tenant, in.Job, in.Request.Value.Note))
 }
 
-type triggerJobInput struct {
+// triggerInput is a request for runs of a job.
+type triggerInput[T any] struct {
 	JobRef
-	Idempotent
+	Keyed[T]
 	Traced
-	Request body.Body[TriggerInput]
 }
 
-func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerJobInput) (*answered, error) {
+func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerInput[TriggerInput]) (*answered, error) {
 	asked := in.Request.Value
 	if err := in.Request.Check(api.Within("body", asked.problems())...); err != nil {
 		return nil, err
 	}
-	by := under(in.Key, &in.Request)
 	if asked.dated() {
-		at := func(d Dated) string { return datedPath(in.Job, d.Key) }
-		return accept(ctx, s, tenant, by, at, func(w store.Writer) (Dated, error) {
-			written, err := w.TriggerAt(ctx, in.Job, asked.dateRequest(ctx, in.parent()))
-			return Dated(written), err
+		at := func(d jobs.Dated) string {
+			return "/v1/jobs/" + url.PathEscape(in.Job) + "/dated/" + url.PathEscape(d.Key)
+		}
+		return accept(ctx, s, tenant, in.by(), at, func(w store.Writer) (jobs.Dated, error) {
+			return w.TriggerAt(ctx, in.Job, asked.dateRequest(ctx, in.parent()))
 		})
 	}
-	return accept(ctx, s, tenant, by, atRun, func(w store.Writer) (runs.Run, error) {
+	return accept(ctx, s, tenant, in.by(), atRun, func(w store.Writer) (runs.Run, error) {
 		return w.TriggerJob(ctx, in.Job, asked.request(ctx, in.parent()))
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
+	"punctual/store/pg"
 )
 
 // apiVersion is the version of the API, not of the binary.
@@ -198,11 +199,7 @@ func nullable(schemas map[string]*huma.Schema, owner, property string) {
 }
 
 func enum[T any](values []T) []any {
-	list := make([]any, len(values))
-	for i, v := range values {
-		list[i] = v
-	}
-	return list
+	return pg.Column(values, func(v T) any { return v })
 }
 
 // sortedCodes returns the codes by status and then by name, without CodeClientCancelled, which no client ever reads.

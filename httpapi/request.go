@@ -20,20 +20,21 @@ import (
 // maxBatchBody bounds the bodies of batches, in bytes.
 const maxBatchBody = 16 << 20
 
-// under returns the Idempotency-Key of a request, with what it asks for: by both, a repeated request is known.
-func under[T any](key string, request *body.Body[T]) store.Idempotency {
-	by := store.Idempotency{Key: key}
-	if key != "" {
-		by.Hash = request.Hash()
-	}
-	return by
-}
-
 // The parts of inputs are exported because huma ignores embedded fields that are not.
 
-// Idempotent is the input of operations that an Idempotency-Key makes safe to repeat.
-type Idempotent struct {
-	Key string `header:"Idempotency-Key" maxLength:"255" pattern:"^[!-~]+$" doc:"At most 255 visible ASCII characters. The same key with the same request returns the first response again, for 24 hours; with another request it is an error."`
+// Keyed is the input of operations that an Idempotency-Key makes safe to repeat: the key, and the body.
+type Keyed[T any] struct {
+	Key     string `header:"Idempotency-Key" maxLength:"255" pattern:"^[!-~]+$" doc:"At most 255 visible ASCII characters. The same key with the same request returns the first response again, for 24 hours; with another request it is an error."`
+	Request body.Body[T]
+}
+
+// by returns the key with what the request asks for: by both, a repeated request is known.
+func (k *Keyed[T]) by() store.Idempotency {
+	by := store.Idempotency{Key: k.Key}
+	if k.Key != "" {
+		by.Hash = k.Request.Hash()
+	}
+	return by
 }
 
 // Traced is the input of operations whose runs continue or link to the trace of their caller.

@@ -13,7 +13,6 @@ import (
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
-	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store"
@@ -287,8 +286,7 @@ func (r RerunInput) request() jobs.RerunRequest {
 
 type rerunInput struct {
 	RunRef
-	Idempotent
-	Request body.Body[RerunInput]
+	Keyed[RerunInput]
 }
 
 func (s *server) rerunRun(ctx context.Context, tenant int32, in *rerunInput) (*answered, error) {
@@ -299,7 +297,7 @@ func (s *server) rerunRun(ctx context.Context, tenant int32, in *rerunInput) (*a
 	if v.DryRun {
 		return counted(s.Store.For(tenant).PlanRerun(ctx, in.Run.id, v.request()))
 	}
-	return accept(ctx, s, tenant, under(in.Key, &in.Request), atRun, func(w store.Writer) (runs.Run, error) {
+	return accept(ctx, s, tenant, in.by(), atRun, func(w store.Writer) (runs.Run, error) {
 		return w.RerunRun(ctx, in.Run.id, v.request())
 	})
 }

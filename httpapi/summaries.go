@@ -45,10 +45,8 @@ type JobSummary struct {
 // MarshalJSON writes the job in full or in short, as the list's view says.
 func (j ListedJob) MarshalJSON() ([]byte, error) {
 	if !j.short {
-		return body.Render(struct {
-			Job
-			Recent *runs.RecentRuns `json:"recent,omitempty"`
-		}{j.Job, j.Recent})
+		type full ListedJob // which has no MarshalJSON
+		return body.Render(full(j))
 	}
 	s := JobSummary{
 		ID: j.ID, Tenant: j.Tenant, Name: j.Name, Version: j.Version, State: j.State, Labels: j.Labels, Schedule: j.Schedule,

@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/netip"
 	"reflect"
+	"slices"
 	"time"
 
 	"punctual/httpapi/api"
@@ -68,15 +69,9 @@ func (t TenantSettings) validate() []problem.FieldError {
 	} {
 		errors = append(errors, upTo("body."+limit.name, limit.value, limit.most)...)
 	}
-	if !t.MinInterval.IsZero() {
-		errors = append(errors, span("body.min_interval", t.MinInterval, time.Second, longestMinimum)...)
-	}
-	if !t.MaxKeyAge.IsZero() {
-		errors = append(errors, span("body.max_key_age", t.MaxKeyAge, LeastKeyAge, longestKey)...)
-	}
-	if !t.ChangesKept.IsZero() {
-		errors = append(errors, span("body.changes_kept", t.ChangesKept, time.Hour, longestKept)...)
-	}
+	errors = slices.Concat(errors, span("body.min_interval", t.MinInterval, time.Second, longestMinimum),
+		span("body.max_key_age", t.MaxKeyAge, LeastKeyAge, longestKey),
+		span("body.changes_kept", t.ChangesKept, time.Hour, longestKept))
 	if len(t.AllowedTargets) > mostNetworks {
 		errors = append(errors,
 			problem.Atf("body.allowed_targets", "%d networks; at most %d", len(t.AllowedTargets), mostNetworks))
@@ -105,20 +100,19 @@ func badNetwork(text string) string {
 
 // apply gives a tenant these settings, which must be valid.
 func (t TenantSettings) apply(to *tenants.Tenant) {
-	to.Weight, to.MinInterval, to.AllowedTargets, to.Notify = or(t.Weight, 1), nil, nil, t.Notify
-	to.MaxKeyAge, to.ChangesKept = nil, nil
+	to.Weight, to.AllowedTargets, to.Notify = or(t.Weight, 1), nil, t.Notify
 	to.MaxJobs, to.MaxPendingRuns, to.MaxConcurrentRuns = t.MaxJobs, t.MaxPendingRuns, t.MaxConcurrentRuns
 	to.MaxRunsPerSecond, to.MaxRequestsPerSecond = t.MaxRunsPerSecond, t.MaxRequestsPerSecond
-	if !t.MinInterval.IsZero() {
-		to.MinInterval = new(domain.DurationOf(t.MinInterval.Value()))
-	}
-	if !t.MaxKeyAge.IsZero() {
-		to.MaxKeyAge = new(domain.DurationOf(t.MaxKeyAge.Value()))
-	}
-	if !t.ChangesKept.IsZero() {
-		to.ChangesKept = new(domain.DurationOf(t.ChangesKept.Value()))
-	}
+	to.MinInterval, to.MaxKeyAge, to.ChangesKept = limitOf(t.MinInterval), limitOf(t.MaxKeyAge), limitOf(t.ChangesKept)
 	for _, network := range t.AllowedTargets {
 		to.AllowedTargets = append(to.AllowedTargets, netip.MustParsePrefix(network))
 	}
+}
+
+// limitOf returns a duration in the form of a tenant's limit; nil: there is none.
+func limitOf(d domain.Duration) *domain.Duration {
+	if d.IsZero() {
+		return nil
+	}
+	return new(domain.DurationOf(d.Value()))
 }

@@ -12,6 +12,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
+	"punctual/store/pg"
 	"punctual/store/tenants"
 )
 
@@ -59,11 +60,9 @@ func SetTenant(t *tenants.Tenant, given map[string]string) error {
 
 // flagErrors reports the errors by flag instead of by field.
 func flagErrors(p *problem.Problem) error {
-	var list []string
-	for _, e := range p.Errors {
-		list = append(list, "--"+strings.ReplaceAll(strings.TrimPrefix(e.Location, "body."), "_", "-")+": "+e.Message)
-	}
-	return fmt.Errorf("%s", strings.Join(list, "; "))
+	return errors.New(strings.Join(pg.Column(p.Errors, func(e problem.FieldError) string {
+		return "--" + strings.ReplaceAll(strings.TrimPrefix(e.Location, "body."), "_", "-") + ": " + e.Message
+	}), "; "))
 }
 
 // CheckTenantName returns an error for an invalid name of a tenant.

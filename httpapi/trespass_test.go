@@ -13,6 +13,7 @@ import (
 
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
+	"punctual/store/events"
 	"punctual/store/tenants"
 )
 
@@ -213,7 +214,7 @@ func trespass(t *testing.T, beta *service, own string, role auth.Role, r route, 
 		want := beta.do(r.method, strings.Replace(r.path, parameter, nothing, 1)+queries[r.id], bodies[r.id])
 		switch {
 		case r.id == emits && role.Includes(needed):
-			if got.status != http.StatusAccepted || into[Emitted](got).Subscribed != 0 {
+			if got.status != http.StatusAccepted || into[events.Emitted](got).Subscribed != 0 {
 				t.Errorf("%s %s: %d %s", r.id, theirThing, got.status, got.body)
 			}
 			beta.exec(`DELETE FROM punctual.events e USING punctual.tenants t WHERE t.id = e.tenant AND t.name = $1`, own)

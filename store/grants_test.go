@@ -101,13 +101,13 @@ func TestEachFunctionOfAGrant(t *testing.T) {
 	c := NewReplica(t)
 	job := c.Create("send-reminder", Never)
 	role, app := c.App()
-	pending := func(key string) jobs.Dated {
+	pending := func(key string) jobs.DatedRun {
 		t.Helper()
 		d, err := c.Jobs.GetDated(t.Context(), c.Tenant, "send-reminder", key)
 		Must(t, err)
 		return d
 	}
-	soon := func(d jobs.Dated, in time.Duration) {
+	soon := func(d jobs.DatedRun, in time.Duration) {
 		t.Helper()
 		if off := d.DueAt.Sub(c.Clock().Add(in)); off > time.Second || off < -10*time.Second {
 			t.Errorf("%s is due %s beside now + %s", d.Key, off, in)
@@ -118,7 +118,7 @@ func TestEachFunctionOfAGrant(t *testing.T) {
 		not_after => '2 h', sequence => 5, expires_after => '1 min', headers => '{"X-Order": "{{run}}"}')`)
 	d := pending("in")
 	soon(d, time.Hour)
-	if d.Run != run || *d.Sequence != 5 || d.ExpiresAfter != time.Minute || d.LatestAt == nil {
+	if d.Run != run || *d.Sequence != 5 || d.ExpiresAfter.Value() != time.Minute || d.LatestAt == nil {
 		t.Errorf("%+v", d)
 	}
 	if again := Ask[uuid.UUID](t, app, `SELECT shop_jobs.run_in($1, '2 h', key => 'in')`, job.ID.String()); again != run {

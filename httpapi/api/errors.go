@@ -107,9 +107,5 @@ func databaseAway(err error) bool {
 
 // Within returns the domain's problems as errors at a location of the body.
 func Within(at string, problems []domain.Problem) []problem.FieldError {
-	fields := make([]problem.FieldError, len(problems))
-	for i, p := range problems {
-		fields[i] = problem.At(at+"."+p.Field, p.Message)
-	}
-	return fields
+	return pg.Column(problems, func(p domain.Problem) problem.FieldError { return problem.At(at+"."+p.Field, p.Message) })
 }

@@ -11,6 +11,7 @@ import (
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
+	"punctual/store/pg"
 )
 
 // NameRequest is a transformer of huma: it adds the request's id to the problems that huma writes.
@@ -91,9 +92,5 @@ func NotOneOf[T any](value any, choices []T) string {
 
 // Texts returns the choices of an enum as they are shown.
 func Texts[T any](choices []T) []string {
-	words := make([]string, len(choices))
-	for i, choice := range choices {
-		words[i] = fmt.Sprint(choice)
-	}
-	return words
+	return pg.Column(choices, func(choice T) string { return fmt.Sprint(choice) })
 }

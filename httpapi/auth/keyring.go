@@ -51,18 +51,19 @@ var ErrUnauthenticated = problem.New(problem.CodeUnauthenticated,
 // does not fill it.
 type keyring struct {
 	store   *store.Store
-	known   *lru.Cache[[sha256.Size]byte, knownKey]
+	known   *lru.Cache[[sha256.Size]byte, remembered[tenants.Credential]]
 	looks   singleflight.Group
 	unknown *floodgate
 }
 
-type knownKey struct {
-	tenants.Credential
+// remembered is what was learned, and how long it may be reused.
+type remembered[T any] struct {
+	value T
 	until time.Time
 }
 
 func newKeyring(s *store.Store) *keyring {
-	known, _ := lru.New[[sha256.Size]byte, knownKey](mostKeys) // fails for sizes below 1 only
+	known, _ := lru.New[[sha256.Size]byte, remembered[tenants.Credential]](mostKeys) // fails for sizes below 1 only
 	return &keyring{store: s, known: known, unknown: newFloodgate(keyFloods)}
 }
 
@@ -73,8 +74,8 @@ func (k *keyring) find(ctx context.Context, from netip.Addr, key string) (tenant
 	known, ok := k.known.Get(hash)
 	switch {
 	case ok && time.Now().Before(known.until):
-		k.store.Tenants.KeyUsed(known.Key)
-		return known.Credential, nil
+		k.store.Tenants.KeyUsed(known.value.Key)
+		return known.value, nil
 	case !ok && !k.unknown.admits(from):
 		return tenants.Credential{}, problem.New(problem.CodeRateLimited,
 			"Too many unknown keys were sent from your address, or from all addresses; try again.").With("Retry-After", "1")
@@ -104,7 +105,7 @@ func (k *keyring) look(ctx context.Context, hash [sha256.Size]byte, key string) 
 	if c.ExpiresIn > 0 {
 		until = time.Now().Add(min(c.ExpiresIn, Remembered))
 	}
-	k.known.Add(hash, knownKey{c, until})
+	k.known.Add(hash, remembered[tenants.Credential]{c, until})
 	return c, nil
 }
 
@@ -144,17 +145,12 @@ func (f *floodgate) admits(from netip.Addr) bool {
 // tenantBook remembers the tenants that were asked for lately.
 type tenantBook struct {
 	store *store.Store
-	known *lru.Cache[string, knownTenant]
+	known *lru.Cache[string, remembered[tenants.Brief]]
 	looks singleflight.Group
 }
 
-type knownTenant struct {
-	tenants.Brief
-	until time.Time
-}
-
 func newTenantBook(s *store.Store) *tenantBook {
-	known, _ := lru.New[string, knownTenant](mostTenants) // fails for sizes below 1 only
+	known, _ := lru.New[string, remembered[tenants.Brief]](mostTenants) // fails for sizes below 1 only
 	return &tenantBook{store: s, known: known}
 }
 
@@ -164,7 +160,7 @@ func (b *tenantBook) find(ctx context.Context, name string) (tenants.Brief, erro
 		return tenants.Brief{}, store.ErrNotFound
 	}
 	if known, ok := b.known.Get(name); ok && time.Now().Before(known.until) {
-		return known.Brief, nil
+		return known.value, nil
 	}
 	found, err, _ := b.looks.Do(name, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), LookupTimeout)
@@ -172,7 +168,7 @@ func (b *tenantBook) find(ctx context.Context, name string) (tenants.Brief, erro
 		until := time.Now().Add(Remembered)
 		t, err := b.store.Tenants.FindTenant(ctx, name)
 		if err == nil {
-			b.known.Add(name, knownTenant{t, until})
+			b.known.Add(name, remembered[tenants.Brief]{t, until})
 		}
 		return t, err
 	})

@@ -40,7 +40,7 @@ type tokens struct {
 	OIDC
 	log     *slog.Logger
 	fetches *fetches
-	known   *lru.Cache[[sha256.Size]byte, knownClaims] // recently verified: a signature costs 0.1 ms
+	known   *lru.Cache[[sha256.Size]byte, remembered[claims]] // recently verified: a signature costs 0.1 ms
 
 	mu       sync.Mutex
 	verifier *oidc.IDTokenVerifier // nil: the location of the issuer's keys is not known yet
@@ -48,7 +48,7 @@ type tokens struct {
 
 // newTokens does not contact the issuer, which may be away.
 func newTokens(c OIDC, log *slog.Logger) *tokens {
-	known, _ := lru.New[[sha256.Size]byte, knownClaims](mostKeys) // fails for sizes below 1 only
+	known, _ := lru.New[[sha256.Size]byte, remembered[claims]](mostKeys) // fails for sizes below 1 only
 	t := &tokens{OIDC: c, log: log, fetches: newFetches(), known: known}
 	if c.JWKSURL != "" {
 		t.verifier = t.verifierBy(c.JWKSURL)
@@ -82,18 +82,13 @@ type claims struct {
 	roles           []string
 }
 
-type knownClaims struct {
-	claims
-	until time.Time
-}
-
 // verify returns what a token says. It returns ErrUnauthenticated when the token is not valid, and a problem when
 // that cannot be known now.
 func (t *tokens) verify(ctx context.Context, raw string) (claims, error) {
 	hash := sha256.Sum256([]byte(raw))
 	now := time.Now()
 	if known, ok := t.known.Get(hash); ok && now.Before(known.until) {
-		return known.claims, nil
+		return known.value, nil
 	}
 	token, said, err := t.check(ctx, raw, now)
 	if err != nil {
@@ -105,7 +100,7 @@ func (t *tokens) verify(ctx context.Context, raw string) (claims, error) {
 	if ends := token.Expiry.Add(leeway); ends.Before(until) {
 		until = ends
 	}
-	t.known.Add(hash, knownClaims{c, until})
+	t.known.Add(hash, remembered[claims]{c, until})
 	return c, nil
 }
 

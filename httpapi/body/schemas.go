@@ -6,6 +6,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/scheduler/domain"
+	"punctual/store/pg"
 )
 
 // The closed lists of the scheduler, as types that describe themselves. Wherever the API uses one of them, its
@@ -24,11 +25,7 @@ func (attemptOutcome) Schema(huma.Registry) *huma.Schema { return OneOf(domain.A
 
 // OneOf returns the schema of a string out of a list. huma compares it with plain strings.
 func OneOf[T ~string](values []T) *huma.Schema {
-	schema := &huma.Schema{Type: huma.TypeString}
-	for _, v := range values {
-		schema.Enum = append(schema.Enum, string(v))
-	}
-	return schema
+	return &huma.Schema{Type: huma.TypeString, Enum: pg.Column(values, func(v T) any { return string(v) })}
 }
 
 // Texts of definitions that the domain reads, as types that describe themselves.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"time"
 
 	"punctual/httpapi/problem"
@@ -74,8 +73,9 @@ func Is(err error, code problem.Code) bool {
 	return is && answer.Problem != nil && answer.Problem.Code == code
 }
 
-// Do sends in as JSON unless it is nil, a json.RawMessage byte for byte. It reads a 2xx answer into out unless out is
-// nil. Any other answer is an *Error. Do returns the answer's status in each case; 0 means that there was no answer.
+// Do sends in as JSON unless it is nil, a json.RawMessage byte for byte. It reads a 2xx answer that has a body into out
+// unless out is nil. Any other answer is an *Error. Do returns the answer's status in each case; 0 means that there was
+// no answer.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) (status int, err error) {
 	status, err = c.do(ctx, method, path, in, out)
 	if err != nil && c.errors != nil {
@@ -115,7 +115,7 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any) (stat
 	if response.StatusCode/100 != 2 {
 		return response.StatusCode, refusal(method, path, response, answer)
 	}
-	if out != nil {
+	if out != nil && response.StatusCode != http.StatusNoContent {
 		if err := json.Unmarshal(answer, out); err != nil {
 			return response.StatusCode, fmt.Errorf("%s %s: %w", method, path, err)
 		}
@@ -139,33 +139,14 @@ func refusal(method, path string, response *http.Response, answer []byte) *Error
 	return e
 }
 
-// get reads what is at a path.
-func get[T any](ctx context.Context, c *Client, path string, query url.Values) (out T, err error) {
-	if len(query) > 0 {
-		path += "?" + query.Encode()
+// BodyOf returns a body in the form of the API: JSON is sent as JSON, anything else as text.
+func BodyOf(text []byte) json.RawMessage {
+	if json.Valid(text) {
+		return text
 	}
-	_, err = c.Do(ctx, http.MethodGet, path, nil, &out)
-	return out, err
+	quoted, _ := json.Marshal(string(text)) // a string is always JSON
+	return quoted
 }
 
-// post calls an operation.
-func post[T any](ctx context.Context, c *Client, path string, in any) (out T, err error) {
-	_, err = c.Do(ctx, http.MethodPost, path, in, &out)
-	return out, err
-}
-
-// merge merges a patch into what is at a path.
-func merge[T any](ctx context.Context, c *Client, path string, in any) (out T, err error) {
-	patching := c.WithHeader("Content-Type", "application/merge-patch+json")
-	_, err = patching.Do(ctx, http.MethodPatch, path, in, &out)
-	return out, err
-}
-
-// remove calls an operation that answers nothing.
-func (c *Client) remove(ctx context.Context, path string) error {
-	_, err := c.Do(ctx, http.MethodDelete, path, nil, nil)
-	return err
-}
-
-// at returns a path with a name or an id in place of %s.
-func at(path, name string) string { return fmt.Sprintf(path, url.PathEscape(name)) }
+// Instant returns an instant in the form of queries.
+func Instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -22,9 +22,11 @@ import (
 	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
 	"punctual/store"
+	"punctual/store/events"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/limits"
+	"punctual/store/overview"
 	"punctual/store/runs"
 )
 
@@ -99,112 +101,121 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	const none = "019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11" // an id of nothing
 	var bulk httpapi.BulkInput
 	noJobs := httpapi.JobsInput{Filter: &httpapi.JobSelection{Name: "nothing-"}}
-	must[httpapi.Job](t)(c.CreateJob(ctx, definition(t, "n")))
-	must[httpapi.BatchAnswer](t)(c.CreateJobs(ctx, httpapi.BatchInput{Jobs: []httpapi.JobInput{definition(t, "m")}}))
-	must[httpapi.Job](t)(c.PatchJob(ctx, "n", map[string]any{"description": "patched"}))
-	must[httpapi.Job](t)(c.PauseJob(ctx, "n", httpapi.PauseInput{Note: "why"}))
-	must[httpapi.Job](t)(c.ResumeJob(ctx, "n", httpapi.ResumeInput{}))
-	must[httpapi.Job](t)(c.RestoreVersion(ctx, "n", 1))
-	run := must[runs.Run](t)(c.TriggerJob(ctx, "n", httpapi.TriggerInput{})).ID.String()
+	must[httpapi.Job](t)(CreateJob.Do(ctx, c, definition(t, "n")))
+	must[httpapi.Job](t)(CreateJob.Do(ctx, c, definition(t, "m")))
+	must[httpapi.Job](t)(PatchJob.Do(ctx, c, map[string]any{"description": "patched"}, "n"))
+	must[httpapi.Job](t)(PauseJob.Do(ctx, c, httpapi.PauseInput{Note: "why"}, "n"))
+	must[httpapi.Job](t)(ResumeJob.Do(ctx, c, httpapi.ResumeInput{}, "n"))
+	must[httpapi.Job](t)(RestoreVersion.Do(ctx, c, nil, "n", "1"))
+	run := must[runs.Run](t)(TriggerJob.Do(ctx, c, httpapi.TriggerInput{}, "n")).ID.String()
 	later := httpapi.TriggerInput{DatedInput: httpapi.DatedInput{Key: "a/b", Delay: domain.DurationOf(time.Hour)}}
-	must[httpapi.Dated](t)(c.TriggerJobAt(ctx, "n", later))
-	must[httpapi.TriggerBatchAnswer](t)(c.TriggerBatch(ctx, "n", httpapi.TriggerBatchInput{
-		Items: []httpapi.TriggerInput{later, {}},
-	}))
-	emitted := must[httpapi.Emitted](t)(c.EmitEvent(ctx, "invoice.paid", httpapi.EmitInput{})).ID.String()
-	must[httpapi.WouldEmit](t)(c.TryEvent(ctx, "invoice.paid", httpapi.EmitInput{}))
-	must[httpapi.Preview](t)(c.PreviewSchedule(ctx, httpapi.PreviewInput{
+	must[jobs.Dated](t)(TriggerJobAt.Do(ctx, c, later, "n"))
+	emitted := must[events.Emitted](t)(EmitEvent.Do(ctx, c, httpapi.EmitInput{}, "invoice.paid")).ID.String()
+	must[events.WouldEmit](t)(TryEvent.Do(ctx, c, httpapi.EmitInput{DryRun: true}, "invoice.paid"))
+	must[httpapi.Preview](t)(PreviewSchedule.Do(ctx, c, httpapi.PreviewInput{
 		Schedule: domain.Schedule{Every: domain.DurationOf(time.Hour)},
 	}))
-	must[httpapi.NewKey](t)(c.CreateAPIKey(ctx, httpapi.KeyInput{Name: "k", Role: auth.RoleViewer}))
+	must[httpapi.NewKey](t)(CreateAPIKey.Do(ctx, c, httpapi.KeyInput{Name: "k", Role: auth.RoleViewer}))
 	must[int](t)(c.Do(ctx, http.MethodPut, "/v1/secrets/s", map[string]string{"value": "value"}, nil))
 	must[int](t)(c.Do(ctx, http.MethodPatch, "/v1/tenants/default", map[string]string{"changes_kept": "24h"}, nil))
-	must[limits.Limit](t)(c.PutLimit(ctx, "warehouse", httpapi.LimitInput{MaxRunning: new(1)}))
-	must[httpapi.FreezeState](t)(c.Freeze(ctx, httpapi.FreezeInput{Scope: httpapi.ScopeTenant}))
-	must[httpapi.FreezeState](t)(c.Unfreeze(ctx, httpapi.FreezeInput{Scope: httpapi.ScopeTenant}))
-	must[httpapi.Matched](t)(c.CountReplays(ctx, httpapi.BulkInput{Filter: &httpapi.DeadLetterSelection{}}))
-	must[letters.Operation](t)(c.PauseJobs(ctx, httpapi.PauseJobsInput{JobsInput: noJobs}))
-	must[letters.Operation](t)(c.ResumeJobs(ctx, noJobs))
-	must[letters.Operation](t)(c.DeleteJobs(ctx, noJobs))
-	must[httpapi.Matched](t)(c.CountJobs(ctx, jobs.DeleteMany, httpapi.JobSelection{}))
-	must[httpapi.BreakersReset](t)(c.ResetBreakers(ctx, "example.com:80"))
-	must[httpapi.NotifyResults](t)(c.TestNotify(ctx, httpapi.NotifyTest{}))
+	must[limits.Limit](t)(PutLimit.Do(ctx, c, httpapi.LimitInput{MaxRunning: new(1)}, "warehouse"))
+	must[httpapi.FreezeState](t)(Freeze.Do(ctx, c, httpapi.FreezeInput{Scope: httpapi.ScopeTenant}))
+	must[httpapi.FreezeState](t)(Unfreeze.Do(ctx, c, httpapi.FreezeInput{Scope: httpapi.ScopeTenant}))
+	all := httpapi.BulkInput{Filter: &httpapi.DeadLetterSelection{}, DryRun: true}
+	must[httpapi.Matched](t)(CountReplays.Do(ctx, c, all))
+	for _, action := range []jobs.Action{jobs.PauseMany, jobs.ResumeMany, jobs.DeleteMany} {
+		must[letters.Operation](t)(ChangeJobs.Do(ctx, c, httpapi.PauseJobsInput{JobsInput: noJobs}, string(action)))
+	}
+	noJobs.DryRun = true
+	must[httpapi.Matched](t)(CountJobs.Do(ctx, c, noJobs, string(jobs.DeleteMany)))
+	must[httpapi.BreakersReset](t)(ResetBreakers.Do(ctx, c, map[string]string{"host": "example.com:80"}))
+	must[httpapi.BreakersReset](t)(ResetBreakers.Do(ctx, c, map[string]string{"host": ""}))
+	past := time.Now().Add(-time.Minute)
+	must[httpapi.BackfillCount](t)(CountBackfill.Do(ctx, c, httpapi.BackfillInput{
+		From: Instant(past.Add(-time.Hour)), To: Instant(past), DryRun: true,
+	}, "n"))
+	must[httpapi.NotifyResults](t)(TestNotify.Do(ctx, c, httpapi.NotifyTest{}))
 
 	lossless(t, c, calls, run, emitted)
-	must[httpapi.Dated](t)(c.MoveDated(ctx, "n", "a/b", httpapi.MoveInput{Delay: domain.DurationOf(time.Minute)}))
-	if err := c.CancelDated(ctx, "n", "a/b"); err != nil {
+	must[jobs.Dated](t)(MoveDated.Do(ctx, c, httpapi.MoveInput{Delay: domain.DurationOf(time.Minute)}, "n", "a/b"))
+	if err := failed(CancelDated.Do(ctx, c, nil, "n", "a/b")); err != nil {
 		t.Error(err)
 	}
 
 	for _, err := range []error{ // what these ask for is not there, or not so
-		failed(c.RerunRun(ctx, none, httpapi.RerunInput{})), failed(c.PlanRerun(ctx, none, httpapi.RerunInput{})),
-		failed(c.ApproveRun(ctx, none, httpapi.NoteInput{})), failed(c.RejectRun(ctx, none, httpapi.NoteInput{})),
-		failed(c.Approval(ctx, none, "t")),
-		failed(c.DecideApproval(ctx, none, "t", httpapi.DecisionInput{Decision: "approve"})),
-		failed(c.ReplayDeadLetter(ctx, none, httpapi.NoteInput{})),
-		failed(c.ResolveDeadLetter(ctx, none, httpapi.NoteInput{})),
-		failed(c.ReplayDeadLetters(ctx, bulk)), failed(c.ResolveDeadLetters(ctx, bulk)),
-		failed(c.Operation(ctx, none)), failed(c.CancelOperation(ctx, none)),
-		c.RevokeAPIKey(ctx, none), failed(c.Notice(ctx, none)), c.DeleteJob(ctx, "none", false),
+		failed(RerunRun.Do(ctx, c, httpapi.RerunInput{}, none)),
+		failed(PlanRerun.Do(ctx, c, httpapi.RerunInput{DryRun: true}, none)),
+		failed(ApproveRun.Do(ctx, c, httpapi.NoteInput{}, none)), failed(RejectRun.Do(ctx, c, httpapi.NoteInput{}, none)),
+		failed(Approval.Do(ctx, c, url.Values{"token": {"t"}}, none)),
+		failed(Backfill.Do(ctx, c, httpapi.BackfillInput{}, "n")),
+		failed(ReplayDeadLetter.Do(ctx, c, httpapi.NoteInput{}, none)),
+		failed(ResolveDeadLetter.Do(ctx, c, httpapi.NoteInput{}, none)),
+		failed(ReplayDeadLetters.Do(ctx, c, bulk)), failed(ResolveDeadLetters.Do(ctx, c, bulk)),
+		failed(Operation.Do(ctx, c, nil, none)), failed(CancelOperation.Do(ctx, c, nil, none)),
+		failed(RevokeAPIKey.Do(ctx, c, nil, none)), failed(Notice.Do(ctx, c, nil, none)),
+		failed(DeleteJob.Do(ctx, c, url.Values{"force": {"false"}}, "none")),
 	} {
 		var answer *Error
 		if !errors.As(err, &answer) || answer.Problem == nil || answer.Problem.Code == problem.CodeNoRoute {
 			t.Errorf("%v", err)
 		}
 	}
-	must[runs.Run](t)(c.CancelRun(ctx, run))
-	if err := c.DeleteJob(ctx, "m", true); err != nil {
+	must[runs.Run](t)(CancelRun.Do(ctx, c, nil, run))
+	if err := failed(DeleteJob.Do(ctx, c, url.Values{"force": {"true"}}, "m")); err != nil {
 		t.Error(err)
 	}
 }
 
 func failed[T any](_ T, err error) error { return err }
 
+// of is a call that reads what only programs read.
+func of[Out any](path string) Call[Query, Out] { return Call[Query, Out]("GET " + path) }
+
 // lossless reads what there is. What the types make of an answer, written again, is the answer.
 func lossless(t *testing.T, c *Client, calls *recorder, run, emitted string) {
 	t.Helper()
 	ctx := t.Context()
 	for path, read := range map[string]func() (any, error){
-		"/v1/jobs/n":          func() (any, error) { return c.Job(ctx, "n") },
-		"/v1/jobs":            func() (any, error) { return c.Jobs(ctx, url.Values{"label": {"team=billing"}, "recent": {"5"}}) },
-		"/v1/overview":        func() (any, error) { return c.Overview(ctx) },
-		"/v1/jobs/n/stats":    func() (any, error) { return c.JobStats(ctx, "n") },
-		"/v1/jobs/n/runs":     func() (any, error) { return c.JobRuns(ctx, "n", nil) },
-		"/v1/jobs/n/upcoming": func() (any, error) { return c.Upcoming(ctx, "n", nil) },
-		"/v1/jobs/n/explain":  func() (any, error) { return c.ExplainJob(ctx, "n", Instant(time.Now())) },
-		"/v1/runs/changes":    func() (any, error) { return c.RunChanges(ctx, nil) },
-		"/v1/runs":            func() (any, error) { return c.Runs(ctx, nil) },
-		"/v1/runs/" + run:     func() (any, error) { return c.Run(ctx, run) },
-		"/v1/dead-letters":    func() (any, error) { return c.DeadLetters(ctx, nil) },
+		"/v1/jobs/n":          func() (any, error) { return Job.Do(ctx, c, nil, "n") },
+		"/v1/jobs":            func() (any, error) { return Jobs.Do(ctx, c, url.Values{"label": {"team=billing"}, "recent": {"5"}}) },
+		"/v1/overview":        func() (any, error) { return Overview.Do(ctx, c, nil) },
+		"/v1/jobs/n/stats":    func() (any, error) { return JobStats.Do(ctx, c, nil, "n") },
+		"/v1/jobs/n/runs":     func() (any, error) { return JobRuns.Do(ctx, c, nil, "n") },
+		"/v1/jobs/n/upcoming": func() (any, error) { return Upcoming.Do(ctx, c, nil, "n") },
+		"/v1/jobs/n/explain":  func() (any, error) { return ExplainJob.Do(ctx, c, url.Values{"at": {Instant(time.Now())}}, "n") },
+		"/v1/runs/changes":    func() (any, error) { return of[httpapi.RunChanges[runs.Run]]("/v1/runs/changes").Do(ctx, c, nil) },
+		"/v1/runs":            func() (any, error) { return Runs.Do(ctx, c, nil) },
+		"/v1/runs/" + run:     func() (any, error) { return Run.Do(ctx, c, nil, run) },
+		"/v1/dead-letters":    func() (any, error) { return DeadLetters.Do(ctx, c, nil) },
 
-		"/v1/dead-letters/groups": func() (any, error) { return c.DeadLetterGroups(ctx, nil) },
-		"/v1/notices":             func() (any, error) { return c.Notices(ctx, nil) },
-		"/v1/operations":          func() (any, error) { return c.Operations(ctx, nil) },
-		"/v1/queues":              func() (any, error) { return c.Queues(ctx) },
-		"/v1/replicas":            func() (any, error) { return c.Replicas(ctx) },
-		"/v1/breakers":            func() (any, error) { return c.Breakers(ctx) },
-		"/v1/freeze":              func() (any, error) { return c.Frozen(ctx, nil) },
-		"/v1/caller":              func() (any, error) { return c.Caller(ctx) },
-		"/v1/forecast":            func() (any, error) { return c.Forecast(ctx, nil) },
-		"/v1/tenant":              func() (any, error) { return c.OwnTenant(ctx) },
+		"/v1/dead-letters/groups": func() (any, error) { return DeadLetterGroups.Do(ctx, c, nil) },
+		"/v1/notices":             func() (any, error) { return Notices.Do(ctx, c, nil) },
+		"/v1/operations":          func() (any, error) { return Operations.Do(ctx, c, nil) },
+		"/v1/queues":              func() (any, error) { return Queues.Do(ctx, c, nil) },
+		"/v1/replicas":            func() (any, error) { return Replicas.Do(ctx, c, nil) },
+		"/v1/breakers":            func() (any, error) { return Breakers.Do(ctx, c, nil) },
+		"/v1/freeze":              func() (any, error) { return Frozen.Do(ctx, c, nil) },
+		"/v1/caller":              func() (any, error) { return Caller.Do(ctx, c, nil) },
+		"/v1/forecast":            func() (any, error) { return Forecast.Do(ctx, c, nil) },
+		"/v1/tenant":              func() (any, error) { return OwnTenant.Do(ctx, c, nil) },
 
-		"/v1/api-keys":            func() (any, error) { return c.APIKeys(ctx, nil) },
-		"/v1/usage":               func() (any, error) { return c.Usage(ctx, nil) },
-		"/v1/limits":              func() (any, error) { return c.Limits(ctx) },
-		"/v1/limits/warehouse":    func() (any, error) { return c.Limit(ctx, "warehouse") },
-		"/v1/secrets":             func() (any, error) { return c.Secrets(ctx, nil) },
-		"/v1/signing-secrets":     func() (any, error) { return c.SigningSecrets(ctx) },
-		"/v1/audit-log":           func() (any, error) { return c.AuditLog(ctx, nil) },
-		"/v1/jobs/n/changes":      func() (any, error) { return c.JobChanges(ctx, "n", nil) },
-		"/v1/events":              func() (any, error) { return c.EventNames(ctx, nil) },
-		"/v1/events/invoice.paid": func() (any, error) { return c.Events(ctx, "invoice.paid", nil) },
+		"/v1/api-keys":            func() (any, error) { return APIKeys.Do(ctx, c, nil) },
+		"/v1/usage":               func() (any, error) { return of[httpapi.List[overview.Usage]]("/v1/usage").Do(ctx, c, nil) },
+		"/v1/limits":              func() (any, error) { return Limits.Do(ctx, c, nil) },
+		"/v1/limits/warehouse":    func() (any, error) { return of[limits.Limit]("/v1/limits/warehouse").Do(ctx, c, nil) },
+		"/v1/secrets":             func() (any, error) { return Secrets.Do(ctx, c, nil) },
+		"/v1/signing-secrets":     func() (any, error) { return SigningSecrets.Do(ctx, c, nil) },
+		"/v1/audit-log":           func() (any, error) { return AuditLog.Do(ctx, c, nil) },
+		"/v1/jobs/n/changes":      func() (any, error) { return JobChanges.Do(ctx, c, nil, "n") },
+		"/v1/events":              func() (any, error) { return EventNames.Do(ctx, c, nil) },
+		"/v1/events/invoice.paid": func() (any, error) { return Events.Do(ctx, c, nil, "invoice.paid") },
 		"/v1/events/invoice.paid/" + emitted: func() (any, error) {
-			return c.Event(ctx, "invoice.paid", emitted, nil)
+			return Event.Do(ctx, c, nil, "invoice.paid", emitted)
 		},
-		"/v1/jobs/n/dated":       func() (any, error) { return c.DatedRuns(ctx, "n", nil) },
-		"/v1/jobs/n/dated/a%2Fb": func() (any, error) { return c.DatedRun(ctx, "n", "a/b") },
-		"/v1/jobs/n/versions":    func() (any, error) { return c.Versions(ctx, "n", nil) },
-		"/v1/jobs/n/versions/2":  func() (any, error) { return c.Version(ctx, "n", 2, 1) },
+		"/v1/jobs/n/dated":       func() (any, error) { return DatedRuns.Do(ctx, c, nil, "n") },
+		"/v1/jobs/n/dated/a%2Fb": func() (any, error) { return of[jobs.DatedRun]("/v1/jobs/n/dated/a%2Fb").Do(ctx, c, nil) },
+		"/v1/jobs/n/versions":    func() (any, error) { return Versions.Do(ctx, c, nil, "n") },
+		"/v1/jobs/n/versions/2":  func() (any, error) { return Version.Do(ctx, c, url.Values{"against": {"1"}}, "n", "2") },
 	} {
 		value, err := read()
 		if err != nil {
@@ -234,7 +245,7 @@ func TestARefusalNamesTheFields(t *testing.T) {
 	c, _ := serve(t)
 	job := definition(t, "n")
 	job.Schedule.Cron = "61 * * * *"
-	_, err := c.CreateJob(t.Context(), job)
+	_, err := CreateJob.Do(t.Context(), c, job)
 	if !Is(err, problem.CodeInvalid) || !strings.Contains(err.Error(), "body.schedule.cron") {
 		t.Errorf("%v", err)
 	}
@@ -267,7 +278,7 @@ func TestAnAnswerOfSomebodyElseIsAnError(t *testing.T) {
 		http.Error(w, "<html>bad gateway</html>", http.StatusBadGateway)
 	}))
 	defer proxy.Close()
-	_, err := New(proxy.URL).Job(t.Context(), "n")
+	_, err := Job.Do(t.Context(), New(proxy.URL), nil, "n")
 	var answer *Error
 	if !errors.As(err, &answer) || answer.Problem != nil || !strings.Contains(err.Error(), "502 Bad Gateway") {
 		t.Errorf("%v", err)

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 
@@ -23,7 +22,7 @@ func (v *visit) approval() error { return v.showApproval(v.param("token"), nil) 
 
 func (v *visit) showApproval(token string, refused *problem.Problem) error {
 	v.w.Header().Set("X-Robots-Tag", "noindex, nofollow")
-	seen, err := v.calls(session{}).Approval(v.ctx(), v.part("run"), token)
+	seen, err := client.Approval.Do(v.ctx(), v.calls(session{}), url.Values{"token": {token}}, v.part("run"))
 	if err != nil {
 		return err
 	}
@@ -36,9 +35,10 @@ func (v *visit) showApproval(token string, refused *problem.Problem) error {
 
 // decideApproval approves or rejects the step of a link.
 func (v *visit) decideApproval() error {
-	run, token := v.part("run"), v.field("token")
-	_, err := v.calls(session{}).DecideApproval(v.ctx(), run, token,
-		httpapi.DecisionInput{Decision: v.field("decision"), Note: v.field("note")})
+	token := v.field("token")
+	link := "/approvals/" + url.PathEscape(v.part("run")) + "?" + url.Values{"token": {token}}.Encode()
+	_, err := v.calls(session{}).Do(v.ctx(), http.MethodPost, "/v1"+link,
+		httpapi.DecisionInput{Decision: v.field("decision"), Note: v.field("note")}, nil)
 	said, err := refused(err)
 	switch {
 	case err != nil:
@@ -48,15 +48,13 @@ func (v *visit) decideApproval() error {
 	case said != nil:
 		return v.showApproval(token, said)
 	}
-	return v.to("/approvals/"+run+"?"+url.Values{"token": {token}}.Encode(), "")
+	return v.to(link, "")
 }
 
 // decideRun decides about a step on its own page, or on that of its workflow's run.
-func decideRun(
-	decide func(*client.Client, context.Context, string, httpapi.NoteInput) (runs.Run, error), done string,
-) func(*visit) error {
+func decideRun(decide client.Call[httpapi.NoteInput, runs.Run], done string) func(*visit) error {
 	return func(v *visit) error {
-		run, err := decide(v.api, v.ctx(), v.part("run"), httpapi.NoteInput{Note: v.field("note")})
+		run, err := call(v, decide, httpapi.NoteInput{Note: v.field("note")}, v.part("run"))
 		to := "/runs/" + run.ID.String()
 		if run.Workflow != nil && v.field("from") == run.Workflow.String() {
 			to = "/runs/" + run.Workflow.String()

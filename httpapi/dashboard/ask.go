@@ -95,7 +95,7 @@ func (v *visit) explain(view *jobView) error {
 		return nil
 	}
 	view.Asked = at
-	e, err := v.api.ExplainJob(v.ctx(), view.Job.ID.String(), client.Instant(at))
+	e, err := call(v, client.ExplainJob, url.Values{"at": {client.Instant(at)}}, view.Job.ID.String())
 	if view.Problem, err = refused(err); view.Problem != nil || err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"net/url"
 
+	"punctual/httpapi/client"
 	"punctual/store/audit"
 )
 
@@ -50,7 +51,7 @@ type auditView struct {
 func (v *visit) audit() error {
 	query := filtered(v.r.URL.Query(),
 		"action", "actor", "key", "resource", "resource_id", "name", "job", "from", "to", "cursor")
-	list, err := v.api.AuditLog(v.ctx(), query)
+	list, err := call(v, client.AuditLog, query)
 	return v.shows(err, "audit", "Audit log", auditView{
 		changesOf(list.Data, func(e audit.Entry) change { return change{JobChange: e.JobChange, Address: e.Address} }),
 		text(list.NextCursor), query,

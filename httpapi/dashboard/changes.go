@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"punctual/httpapi"
+	"punctual/httpapi/client"
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/jobs"
@@ -29,7 +30,7 @@ func (v *visit) changes(job httpapi.Job) error {
 	view, id := changesView{Job: job}, job.ID.String()
 	query := filtered(v.r.URL.Query(), "cursor")
 	query.Set("limit", "50")
-	list, err := v.api.JobChanges(v.ctx(), id, query)
+	list, err := call(v, client.JobChanges, query, id)
 	if err != nil {
 		return err
 	}
@@ -40,13 +41,14 @@ func (v *visit) changes(job httpapi.Job) error {
 	if cursor := v.param("versions"); cursor != "" {
 		former.Set("cursor", cursor)
 	}
-	versions, err := v.api.Versions(v.ctx(), id, former)
+	versions, err := call(v, client.Versions, former, id)
 	if err != nil {
 		return err
 	}
 	view.Versions, view.NextVersions = versions.Data, text(versions.NextCursor)
 	if number, err := strconv.ParseInt(v.param("version"), 10, 32); err == nil {
-		compared, err := v.api.Version(v.ctx(), id, int32(number), job.Version)
+		against := url.Values{"against": {fmt.Sprint(job.Version)}}
+		compared, err := call(v, client.Version, against, id, fmt.Sprint(number))
 		if err != nil {
 			return err
 		}
@@ -59,7 +61,7 @@ func (v *visit) changes(job httpapi.Job) error {
 func (v *visit) restoreVersion() error {
 	number, _ := strconv.ParseInt(v.field("version"), 10, 32) // 0 is no version
 	api := v.api.WithHeader("If-Match", fmt.Sprintf("%q", v.field("seen")))
-	_, err := api.RestoreVersion(v.ctx(), v.part("job"), int32(number))
+	_, err := client.RestoreVersion.Do(v.ctx(), api, nil, v.part("job"), fmt.Sprint(number))
 	return v.done(err, v.jobPath()+"/changes", fmt.Sprintf("Version %d is restored.", number))
 }
 

@@ -17,11 +17,11 @@ func TestAJobShowsItsPendingRunsUntilTheyAreCancelled(t *testing.T) {
 	viewer.get("/jobs/n").want(200).hides("Pending runs")
 	const key = ` <a/b> & "c" `
 	by := client.New(s.url).WithKey(s.key("default", "editor"))
-	d, err := by.TriggerJobAt(t.Context(), "n", httpapi.TriggerInput{
+	d, err := client.TriggerJobAt.Do(t.Context(), by, httpapi.TriggerInput{
 		DatedInput: httpapi.DatedInput{
 			Key: key, Delay: domain.DurationOf(150 * time.Minute), Sequence: new(int64(7)),
 		},
-	})
+	}, "n")
 	must(t, err)
 	sound(viewer.get("/jobs/n").want(200).shows("Pending runs", "&lt;a/b&gt;", "in 2 h", ">7<", "key editor").
 		hides("/jobs/n/dated/cancel"))
@@ -35,7 +35,7 @@ func TestAJobShowsItsPendingRunsUntilTheyAreCancelled(t *testing.T) {
 	editor.get("/jobs/n").want(200).shows("is cancelled.").hides("Pending runs")
 	editor.post("/jobs/n/dated/cancel", "key", key).want(404)
 
-	d, err = by.TriggerJobAt(t.Context(), "n", httpapi.TriggerInput{DatedInput: httpapi.DatedInput{Delay: domain.DurationOf(time.Hour)}})
+	d, err = client.TriggerJobAt.Do(t.Context(), by, httpapi.TriggerInput{DatedInput: httpapi.DatedInput{Delay: domain.DurationOf(time.Hour)}}, "n")
 	must(t, err)
 	editor.post("/runs/" + d.Run.String() + "/cancel").want(303)
 	editor.get("/jobs/n").want(200).shows("is being cancelled.").hides("Pending runs")

@@ -94,7 +94,7 @@ func (v *visit) saveJob(job httpapi.Job) error {
 		if !client.Is(err, problem.CodeVersion) {
 			return err
 		}
-		if job, err = v.api.Job(v.ctx(), job.ID.String()); err != nil {
+		if job, err = call(v, client.Job, nil, job.ID.String()); err != nil {
 			return err
 		}
 		if loadedOf(job).Definition != view.Loaded.Definition {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -127,11 +126,7 @@ func written(d domain.Definition) jobForm {
 }
 
 func lines(values map[string]string, between string) string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		all = append(all, name+between+values[name])
-	}
-	return strings.Join(all, "\n")
+	return strings.Join(pairsOf(values, between), "\n")
 }
 
 // formInputs are the fields of the form: their names, their labels, and their places in the body.
@@ -318,7 +313,7 @@ func (v *visit) newJob() error {
 		view.JSON = strings.Replace(newJSON, `{"cron": "0 3 * * mon-fri", "timezone": "Europe/Berlin"}`, `{"delay": "5m"}`, 1)
 	}
 	if from := v.param("like"); from != "" {
-		job, err := v.api.Job(v.ctx(), from)
+		job, err := call(v, client.Job, nil, from)
 		if err != nil {
 			return err
 		}
@@ -395,7 +390,7 @@ type previewView struct {
 
 // preview answers with the next slots of the schedule in the query, without the layout.
 func (v *visit) preview() error {
-	return v.fragment("editor", "preview", v.previewOf(readForm(v.param)))
+	return v.answer(http.StatusOK, "editor", "preview", v.previewOf(readForm(v.param)))
 }
 
 func (v *visit) previewOf(form jobForm) (view previewView) {

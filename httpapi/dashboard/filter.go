@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -81,9 +82,9 @@ func filtered(query url.Values, names ...string) url.Values {
 // names answers with the names that a job's field offers.
 func (v *visit) names() error {
 	query := filtered(url.Values{"q": {v.param("job")}, "limit": {"20"}}, "q", "limit")
-	list, err := v.api.Jobs(v.ctx(), query)
+	list, err := call(v, client.Jobs, query)
 	if err != nil {
 		return err
 	}
-	return v.fragment("runs", "names", list.Data)
+	return v.answer(http.StatusOK, "runs", "names", list.Data)
 }

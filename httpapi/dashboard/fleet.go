@@ -3,6 +3,7 @@ package dashboard
 import (
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/client"
 	"punctual/store/fleet"
 )
 
@@ -20,15 +21,15 @@ func (v *visit) queues() error {
 }
 
 func (v *visit) readQueues() (view queuesView, err error) {
-	if view.Queues, err = v.api.Queues(v.ctx()); err != nil {
+	if view.Queues, err = call(v, client.Queues, nil); err != nil {
 		return view, err
 	}
-	breakers, err := v.api.Breakers(v.ctx())
+	breakers, err := call(v, client.Breakers, nil)
 	if err != nil {
 		return view, err
 	}
 	view.Breakers = breakers.Data
-	if view.Limits, err = v.api.Limits(v.ctx()); err != nil {
+	if view.Limits, err = call(v, client.Limits, nil); err != nil {
 		return view, err
 	}
 	view.Replicas, err = v.replicas()
@@ -40,11 +41,11 @@ func (v *visit) replicas() ([]fleet.Replica, error) {
 	if !v.may(auth.RoleOperator) {
 		return nil, nil
 	}
-	list, err := v.api.Replicas(v.ctx())
+	list, err := call(v, client.Replicas, nil)
 	return list.Data, err
 }
 
 func (v *visit) resetBreakers() error {
-	_, err := v.api.ResetBreakers(v.ctx(), v.field("host"))
+	_, err := call(v, client.ResetBreakers, map[string]string{"host": v.field("host")})
 	return v.done(err, "/queues", "The breakers are being reset.")
 }

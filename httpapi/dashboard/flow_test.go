@@ -68,9 +68,9 @@ func (s site) workflow(
 	var in httpapi.JobInput
 	in.Name, in.Steps = name, steps
 	in.Schedule = domain.Schedule{Cron: "0 2 * * *", Timezone: "Europe/Berlin"}
-	_, err := api.CreateJob(s.t.Context(), in)
+	_, err := client.CreateJob.Do(s.t.Context(), api, in)
 	must(s.t, err)
-	made, err := api.TriggerJob(s.t.Context(), name, httpapi.TriggerInput{})
+	made, err := client.TriggerJob.Do(s.t.Context(), api, httpapi.TriggerInput{}, name)
 	must(s.t, err)
 	begin := time.Now().Add(-4 * time.Minute)
 	var finished *time.Time
@@ -181,7 +181,7 @@ func TestTheFormKeepsTheStepsOfAWorkflow(t *testing.T) {
 	s.workflow("etl", etl(), domain.StatusRunning, nil)
 	steps := func() string {
 		t.Helper()
-		job, err := client.New(s.url).Job(t.Context(), "etl")
+		job, err := client.Job.Do(t.Context(), client.New(s.url), nil, "etl")
 		must(t, err)
 		var names []string
 		for _, step := range job.Steps {
@@ -274,9 +274,9 @@ func TestInABrowserPagesOfWorkflowsFitTheWindow(t *testing.T) {
 	} {
 		paths = append(paths, "/jobs/"+name, "/jobs/"+name+"/edit", "/runs/"+run.String())
 		if name == "failed" {
-			again, err := client.New(s.url).RerunRun(t.Context(), run.String(), httpapi.RerunInput{
+			again, err := client.RerunRun.Do(t.Context(), client.New(s.url), httpapi.RerunInput{
 				From: []string{"load"}, Set: map[string]httpapi.SetInput{"check": {Note: "INC-12"}},
-			})
+			}, run.String())
 			must(t, err)
 			paths = append(paths, "/runs/"+run.String()+"/rerun?from=check", "/runs/"+again.ID.String())
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"punctual/httpapi"
+	"punctual/httpapi/client"
 	"punctual/httpapi/problem"
 )
 
@@ -37,7 +38,7 @@ func (v *visit) forecast() error {
 	}
 	query.Set("to", time.Now().Add(far).UTC().Truncate(time.Minute).Format(time.RFC3339))
 	var err error
-	if view.Forecast, err = v.api.Forecast(v.ctx(), query); err != nil {
+	if view.Forecast, err = call(v, client.Forecast, query); err != nil {
 		if view.Problem = problemOf(err); view.Problem.Code == problem.CodeInternal {
 			return err
 		}

@@ -2,9 +2,9 @@ package dashboard
 
 import (
 	"encoding/json"
-	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +14,7 @@ import (
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/history"
+	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/runs"
 )
@@ -22,7 +23,7 @@ import (
 type jobView struct {
 	Job       httpapi.Job
 	Upcoming  []httpapi.UpcomingSlot
-	Dated     []httpapi.DatedRun // pending, the soonest first
+	Dated     []jobs.DatedRun // pending, the soonest first
 	MoreDated bool
 	Stats     runs.JobStats
 	Runs      []runs.Run // newest first
@@ -50,15 +51,15 @@ const shownRuns = "100"
 func (v *visit) job(job httpapi.Job) error {
 	view := jobView{Job: job, At: strings.TrimSpace(v.param("at"))}
 	id := job.ID.String()
-	upcoming, err := v.api.Upcoming(v.ctx(), id, nil)
+	upcoming, err := call(v, client.Upcoming, nil, id)
 	if err != nil {
 		return err
 	}
 	view.Upcoming = upcoming.Slots
-	if view.Stats, err = v.api.JobStats(v.ctx(), id); err != nil {
+	if view.Stats, err = call(v, client.JobStats, nil, id); err != nil {
 		return err
 	}
-	dated, err := v.api.DatedRuns(v.ctx(), id, nil)
+	dated, err := call(v, client.DatedRuns, nil, id)
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func (v *visit) job(job httpapi.Job) error {
 	query := filtered(v.r.URL.Query(), "cursor", "status", "reason")
 	query.Set("limit", shownRuns)
 	query.Set("view", "summary")
-	list, err := v.api.JobRuns(v.ctx(), id, query)
+	list, err := call(v, client.JobRuns, query, id)
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (v *visit) passed(newest []runs.Run, since time.Time) (*runs.SkippedRange, 
 	if i < 0 {
 		return nil, nil
 	}
-	skip, err := v.api.Run(v.ctx(), newest[i].ID.String())
+	skip, err := call(v, client.Run, nil, newest[i].ID.String())
 	s := skip.Skipped
 	if err != nil || s == nil || skip.CreatedAt.Before(since) ||
 		slices.ContainsFunc(newest, func(o runs.Run) bool {
@@ -115,12 +116,12 @@ func (v *visit) jobPath() string { return "/jobs/" + url.PathEscape(v.part("job"
 
 func (v *visit) pauseJob() error {
 	in := httpapi.PauseInput{Note: v.field("note"), Until: v.instant("until")}
-	_, err := v.api.PauseJob(v.ctx(), v.part("job"), in)
+	_, err := call(v, client.PauseJob, in, v.part("job"))
 	return v.done(err, v.jobPath(), "The job is paused.")
 }
 
 func (v *visit) resumeJob() error {
-	job, err := v.api.ResumeJob(v.ctx(), v.part("job"), httpapi.ResumeInput{Note: v.field("note")})
+	job, err := call(v, client.ResumeJob, httpapi.ResumeInput{Note: v.field("note")}, v.part("job"))
 	passed := job.SkippedWhilePaused
 	if err != nil || passed == nil {
 		return v.done(err, v.jobPath(), "The job is active again.")
@@ -131,19 +132,19 @@ func (v *visit) resumeJob() error {
 
 func (v *visit) triggerJob() error {
 	body, headers := v.replacements()
-	run, err := v.api.TriggerJob(v.ctx(), v.part("job"), httpapi.TriggerInput{Body: body, Headers: headers})
+	run, err := call(v, client.TriggerJob, httpapi.TriggerInput{Body: body, Headers: headers}, v.part("job"))
 	return v.done(err, "/runs/"+run.ID.String(), "The run was created.")
 }
 
 func (v *visit) moveDated() error {
 	key := v.r.PostFormValue("key") // with its spaces
-	_, err := v.api.MoveDated(v.ctx(), v.part("job"), key, httpapi.MoveInput{At: v.instant("at")})
+	_, err := call(v, client.MoveDated, httpapi.MoveInput{At: v.instant("at")}, v.part("job"), key)
 	return v.done(err, v.jobPath(), "The pending run "+key+" is moved.")
 }
 
 func (v *visit) cancelDated() error {
 	key := v.r.PostFormValue("key") // with its spaces
-	err := v.api.CancelDated(v.ctx(), v.part("job"), key)
+	_, err := call(v, client.CancelDated, nil, v.part("job"), key)
 	return v.done(err, v.jobPath(), "The pending run "+key+" is cancelled.")
 }
 
@@ -159,7 +160,8 @@ func (v *visit) replacements() (body json.RawMessage, headers map[string]string)
 }
 
 func (v *visit) deleteJob() error {
-	err := v.api.DeleteJob(v.ctx(), v.part("job"), v.field("force") != "")
+	force := url.Values{"force": {strconv.FormatBool(v.field("force") != "")}}
+	_, err := call(v, client.DeleteJob, force, v.part("job"))
 	return v.done(err, "/jobs", "The job is deleted. Its history stays.")
 }
 
@@ -185,8 +187,7 @@ func (v *visit) backfill(job httpapi.Job) error {
 	}
 	in := view.In
 	in.DryRun = true
-	var n httpapi.BackfillCount
-	_, err := v.api.Do(v.ctx(), http.MethodPost, "/v1/jobs/"+job.ID.String()+"/backfill", in, &n)
+	n, err := call(v, client.CountBackfill, in, job.ID.String())
 	if view.Problem, err = refused(err); view.Problem == nil {
 		view.Count = &n
 	}
@@ -214,7 +215,6 @@ func (v *visit) backfillOf(field func(string) string) httpapi.BackfillInput {
 func (v *visit) startBackfill() error {
 	in := v.backfillOf(v.field)
 	in.Note = v.field("note")
-	var started letters.Operation
-	_, err := v.api.Do(v.ctx(), http.MethodPost, "/v1"+v.jobPath()+"/backfill", in, &started)
+	started, err := call(v, client.Backfill, in, v.part("job"))
 	return v.done(err, "/operations/"+started.ID.String(), "The backfill has started.")
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"punctual/httpapi"
+	"punctual/httpapi/client"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
-	"punctual/store/letters"
 	"punctual/store/runs"
 )
 
@@ -39,7 +39,7 @@ func (v *visit) jobs() error {
 	if cursor := v.param("cursor"); cursor != "" {
 		query.Set("cursor", cursor)
 	}
-	list, err := v.api.Jobs(v.ctx(), query)
+	list, err := call(v, client.Jobs, query)
 	view.Problem, err = refused(err)
 	view.Jobs, view.Next = list.Data, text(list.NextCursor)
 	return v.shows(err, "jobs", "Jobs", view)
@@ -96,10 +96,10 @@ func labelsOf(list []string) map[string]string {
 	return labels
 }
 
-// pairsOf writes labels as name=value, by their names.
-func pairsOf(labels map[string]string) (list []string) {
-	for _, name := range slices.Sorted(maps.Keys(labels)) {
-		list = append(list, name+"="+labels[name])
+// pairsOf writes names and values, such as labels, by their names.
+func pairsOf(values map[string]string, between string) (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		list = append(list, name+between+values[name])
 	}
 	return list
 }
@@ -113,9 +113,8 @@ func (v *visit) changeJobs() error {
 	if err != nil {
 		return err
 	}
-	in := httpapi.JobsInput{Filter: &filter, Note: v.field("note")}
 	if v.field("sure") == "" {
-		n, err := v.api.CountJobs(v.ctx(), action, filter)
+		n, err := call(v, client.CountJobs, httpapi.JobsInput{Filter: &filter, DryRun: true}, string(action))
 		if err != nil {
 			return err
 		}
@@ -124,23 +123,19 @@ func (v *visit) changeJobs() error {
 			Back: "/jobs?" + url.Values{"search": {search}}.Encode(), Danger: action == jobs.DeleteMany,
 		})
 	}
+	in := httpapi.PauseJobsInput{JobsInput: httpapi.JobsInput{Filter: &filter, Note: v.field("note")}}
 	if in.MaxPerSecond, err = v.rate(); err != nil {
 		return err
 	}
-	operation, err := v.startJobs(action, in)
-	return v.done(err, "/operations/"+operation.ID.String(), "The operation has started.")
-}
-
-func (v *visit) startJobs(action jobs.Action, in httpapi.JobsInput) (o letters.Operation, err error) {
 	switch action {
 	case jobs.PauseMany:
-		return v.api.PauseJobs(v.ctx(), httpapi.PauseJobsInput{JobsInput: in, Until: v.instant("until")})
-	case jobs.ResumeMany:
-		return v.api.ResumeJobs(v.ctx(), in)
-	case jobs.DeleteMany:
-		return v.api.DeleteJobs(v.ctx(), in)
+		in.Until = v.instant("until")
+	case jobs.ResumeMany, jobs.DeleteMany:
+	default:
+		return problem.New(problem.CodeMalformed, "The form does not say what is to be done with the jobs.")
 	}
-	return o, problem.New(problem.CodeMalformed, "The form does not say what is to be done with the jobs.")
+	operation, err := call(v, client.ChangeJobs, in, string(action))
+	return v.done(err, "/operations/"+operation.ID.String(), "The operation has started.")
 }
 
 // sureView asks before many things are changed at once.

@@ -4,6 +4,7 @@ import (
 	"net/url"
 
 	"punctual/httpapi"
+	"punctual/httpapi/client"
 	"punctual/httpapi/problem"
 	"punctual/store/letters"
 )
@@ -41,11 +42,11 @@ func (v *visit) letters() error {
 	var err error
 	if view.Each {
 		var list httpapi.List[letters.DeadLetter]
-		list, err = v.api.DeadLetters(v.ctx(), query)
+		list, err = call(v, client.DeadLetters, query)
 		view.Letters, view.Next = list.Data, text(list.NextCursor)
 	} else {
 		var list httpapi.List[letters.DeadLetterGroup]
-		list, err = v.api.DeadLetterGroups(v.ctx(), query)
+		list, err = call(v, client.DeadLetterGroups, query)
 		view.Groups, view.Next = list.Data, text(list.NextCursor)
 	}
 	view.Problem, err = refused(err)
@@ -65,7 +66,8 @@ func (v *visit) bulk(verb string) error {
 		Label: labelsOf(v.r.PostForm["label"]),
 	}, Note: v.field("note"), LatestPerJob: v.field("latest_per_job") != ""}
 	if v.field("sure") == "" {
-		n, err := v.api.CountReplays(v.ctx(), in)
+		in.DryRun = true
+		n, err := call(v, client.CountReplays, in)
 		if err != nil {
 			return err
 		}
@@ -78,11 +80,11 @@ func (v *visit) bulk(verb string) error {
 	if in.MaxPerSecond, err = v.rate(); err != nil {
 		return err
 	}
-	start := v.api.ReplayDeadLetters
+	start := client.ReplayDeadLetters
 	if verb == "resolve" {
-		start = v.api.ResolveDeadLetters
+		start = client.ResolveDeadLetters
 	}
-	operation, err := start(v.ctx(), in)
+	operation, err := call(v, start, in)
 	return v.done(err, "/operations/"+operation.ID.String(), "The operation has started.")
 }
 
@@ -90,9 +92,9 @@ func (v *visit) bulk(verb string) error {
 func (v *visit) one(verb, run string) error {
 	note := httpapi.NoteInput{Note: v.field("note")}
 	if verb == "resolve" {
-		_, err := v.api.ResolveDeadLetter(v.ctx(), run, note)
+		_, err := call(v, client.ResolveDeadLetter, note, run)
 		return v.done(err, "/runs/"+url.PathEscape(run), "The dead letter is resolved.")
 	}
-	made, err := v.api.ReplayDeadLetter(v.ctx(), run, note)
+	made, err := call(v, client.ReplayDeadLetter, note, run)
 	return v.done(err, "/runs/"+made.ID.String(), "This run replays the dead one.")
 }

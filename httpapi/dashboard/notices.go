@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"punctual/httpapi"
+	"punctual/httpapi/client"
 	"punctual/scheduler/domain"
 	"punctual/store/notices"
 	"punctual/store/runs"
@@ -22,19 +23,19 @@ func (v *visit) notices(job httpapi.Job) error {
 	query := filtered(v.r.URL.Query(), "cursor")
 	query.Set("job_id", job.ID.String())
 	query.Set("limit", shownRuns)
-	list, err := v.api.Notices(v.ctx(), query)
+	list, err := call(v, client.Notices, query)
 	return v.shows(err, "notices", job.Name, noticesView{job, list})
 }
 
 // notice is the page of a notice, with all jobs that it told of.
 func (v *visit) notice() error {
-	n, err := v.api.Notice(v.ctx(), v.part("notice"))
+	n, err := call(v, client.Notice, nil, v.part("notice"))
 	return v.shows(err, "notice", "Notice", n)
 }
 
 // deaf returns the recipients that take no notices now.
 func (v *visit) deaf() ([]notices.Waiting, error) {
-	list, err := v.api.Notices(v.ctx(), url.Values{"limit": {"1"}})
+	list, err := call(v, client.Notices, url.Values{"limit": {"1"}})
 	return slices.DeleteFunc(list.Waiting, func(w notices.Waiting) bool { return w.FailingSince == nil }), err
 }
 
@@ -52,7 +53,7 @@ func (v *visit) told(run runs.Run) (all []entry, err error) {
 		if at == nil {
 			continue
 		}
-		list, err := v.api.Notices(v.ctx(), url.Values{
+		list, err := call(v, client.Notices, url.Values{
 			"job_id": {run.JobID.String()}, "limit": {"100"},
 			"from": {at.Format(time.RFC3339Nano)}, "to": {at.Add(time.Hour).Format(time.RFC3339Nano)},
 		})

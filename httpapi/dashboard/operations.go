@@ -24,14 +24,14 @@ type requested struct {
 	Job, Queue, Name, Q, State string
 	JobID                      string `json:"job_id"`
 	Reason                     *domain.Reason
-	From, To, Until            time.Time
+	From, To, Until            time.Time // the range of slots, and the end of a pause; zero: there is none
 	Label, Labels              map[string]string
 	LatestPerJob               bool   `json:"latest_per_job"`
 	PausedBy                   string `json:"paused_by_operation"`
 }
 
-// asked reads the request.
-func (o operationView) asked() (r requested) {
+// Asked reads the request.
+func (o operationView) Asked() (r requested) {
 	_ = json.Unmarshal(o.Request, &r) // written by the store
 	return r
 }
@@ -51,7 +51,7 @@ func (o operationView) Title() string {
 		verb, things = "fill in", "slot"
 	}
 	words := strings.ToUpper(verb[:1]) + verb[1:] + " " + plural(o.Matched, things)
-	r := o.asked()
+	r := o.Asked()
 	if job := cmp.Or(o.Job, r.Job); job != "" {
 		words += " of " + job
 	}
@@ -84,11 +84,6 @@ func (o operationView) Title() string {
 
 // Undo reports whether there is something to undo: jobs that it has paused.
 func (o operationView) Undo() bool { return o.Kind == letters.OperationPause && o.Done > 0 }
-
-// From and To are the range of slots; Until is the end of a pause. The zero time: there is none.
-func (o operationView) From() time.Time  { return o.asked().From }
-func (o operationView) To() time.Time    { return o.asked().To }
-func (o operationView) Until() time.Time { return o.asked().Until }
 
 // Left says how long the rest takes at the rate so far; nothing while that is unknown.
 func (o operationView) Left() string {
@@ -126,7 +121,7 @@ func (o operationView) Became() string {
 
 // Made is the address of the runs that the operation made, among others of the same jobs, or of those with a status.
 func (o operationView) Made(status string) string {
-	r, query := o.asked(), url.Values{"trigger": {"replay"}}
+	r, query := o.Asked(), url.Values{"trigger": {"replay"}}
 	given := map[string]string{"job": r.Job, "job_id": r.JobID, "status": status}
 	if o.Kind == letters.OperationBackfill {
 		query.Set("trigger", "backfill")
@@ -150,7 +145,7 @@ func (v *visit) operations() error {
 	query := filtered(v.r.URL.Query(), "state", "cursor")
 	query.Set("outcomes", "true")
 	query.Set("limit", "20") // of each, up to 100 runs are looked up
-	list, err := v.api.Operations(v.ctx(), query)
+	list, err := call(v, client.Operations, query)
 	if err != nil {
 		return err
 	}
@@ -162,13 +157,13 @@ func (v *visit) operations() error {
 }
 
 func (v *visit) operation() error {
-	operation, err := v.api.Operation(v.ctx(), v.part("operation"))
+	operation, err := call(v, client.Operation, nil, v.part("operation"))
 	if err != nil {
 		return err
 	}
 	view := operationView{Operation: operation}
-	if id := view.asked().JobID; id != "" {
-		if job, err := v.api.Job(v.ctx(), id); err == nil {
+	if id := view.Asked().JobID; id != "" {
+		if job, err := call(v, client.Job, nil, id); err == nil {
 			view.Job = job.Name
 		}
 	}
@@ -177,6 +172,6 @@ func (v *visit) operation() error {
 
 func (v *visit) cancelOperation() error {
 	id := v.part("operation")
-	_, err := v.api.CancelOperation(v.ctx(), id)
+	_, err := call(v, client.CancelOperation, nil, id)
 	return v.done(err, "/operations/"+url.PathEscape(id), "The operation is cancelled. Finished work stays done.")
 }

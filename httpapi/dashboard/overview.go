@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"punctual/httpapi"
+	"punctual/httpapi/client"
 	"punctual/store/fleet"
 	"punctual/store/notices"
 	"punctual/store/overview"
@@ -78,10 +79,10 @@ func (o overviewView) Since() string { return o.Day.From.UTC().Format(time.RFC33
 
 func (v *visit) overview() (err error) {
 	view := overviewView{Host: v.r.Host}
-	if view.Overview, err = v.api.Overview(v.ctx()); err != nil {
+	if view.Overview, err = call(v, client.Overview, nil); err != nil {
 		return err
 	}
-	jobs, err := v.api.Jobs(v.ctx(), url.Values{"limit": {"1"}, "view": {"summary"}})
+	jobs, err := call(v, client.Jobs, url.Values{"limit": {"1"}, "view": {"summary"}})
 	if err != nil {
 		return err
 	}

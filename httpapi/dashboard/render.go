@@ -20,6 +20,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/client"
 	"punctual/scheduler/domain"
 	"punctual/store/runs"
 )
@@ -95,7 +96,7 @@ func (v *visit) render(status int, name, title string, data any) error {
 		Said: v.said(), Data: data, Clock: v.clock(), Posted: v.r.Method != http.MethodGet,
 	}
 	if v.caller.Role != "" {
-		if state, err := v.api.Frozen(v.ctx(), nil); err == nil {
+		if state, err := call(v, client.Frozen, nil); err == nil {
 			model.Frozen = cmp.Or(state.Deployment, state.Tenant)
 		}
 	}
@@ -154,7 +155,7 @@ var functions = template.FuncMap{
 	"list":     func(items ...string) []string { return items },
 	"pinned":   pinned,
 	"place":    func() string { return mark(time.Time{}, "place", "") },
-	"labels":   pairsOf,
+	"labels":   func(labels map[string]string) []string { return pairsOf(labels, "=") },
 	"slashed":  slashed,
 	"skipped":  httpapi.SkippedWords,
 	"steps":    definedGraph,
@@ -228,11 +229,6 @@ func indented(v any) string {
 		return err.Error()
 	}
 	return string(out)
-}
-
-// fragment answers with a part of a page, without the layout.
-func (v *visit) fragment(name, part string, data any) error {
-	return v.answer(http.StatusOK, name, part, data)
 }
 
 // answer answers with a part of a page. Nothing is sent if it cannot be rendered.

@@ -5,6 +5,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/client"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/runs"
@@ -26,12 +27,12 @@ func (v *visit) planRerun() error {
 	if err := v.needs(auth.RoleEditor, "Rerunning a workflow from a step"); err != nil {
 		return err
 	}
-	run, err := v.api.Run(v.ctx(), v.part("run"))
+	run, err := call(v, client.Run, nil, v.part("run"))
 	if err != nil {
 		return err
 	}
 	view := planView{Run: run, From: v.param("from"), Definition: cmp.Or(v.param("definition"), httpapi.DefinitionCurrent)}
-	if job, err := v.api.Job(v.ctx(), run.JobID.String()); err == nil {
+	if job, err := call(v, client.Job, nil, run.JobID.String()); err == nil {
 		v.zoneOfJob, view.Chains = zoneOf(job.Schedule), len(job.Then) > 0
 		if job.Version != run.JobVersion {
 			view.Other = httpapi.DefinitionOriginal
@@ -40,11 +41,11 @@ func (v *visit) planRerun() error {
 	if view.Definition != httpapi.DefinitionCurrent {
 		view.Other = httpapi.DefinitionCurrent
 	}
-	in := httpapi.RerunInput{Definition: view.Definition}
+	in := httpapi.RerunInput{Definition: view.Definition, DryRun: true}
 	if view.From != "" {
 		in.From = []string{view.From}
 	}
-	view.Plan, err = v.api.PlanRerun(v.ctx(), run.ID.String(), in)
+	view.Plan, err = call(v, client.PlanRerun, in, run.ID.String())
 	view.Problem, err = refused(err)
 	return v.shows(err, "rerun", "Rerun "+run.Job, view)
 }

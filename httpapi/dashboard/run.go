@@ -13,6 +13,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/client"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
@@ -119,7 +120,7 @@ func (r runView) title() string {
 
 // viewRun reads the run that a path is about.
 func (v *visit) viewRun() (view runView, err error) {
-	run, err := v.api.Run(v.ctx(), v.part("run"))
+	run, err := call(v, client.Run, nil, v.part("run"))
 	if err != nil {
 		return view, err
 	}
@@ -135,12 +136,12 @@ func (v *visit) viewRun() (view runView, err error) {
 		return view, err
 	}
 	view.Timeline = append(view.Timeline, told...)
-	if job, err := v.api.Job(v.ctx(), run.JobID.String()); err == nil {
+	if job, err := call(v, client.Job, nil, run.JobID.String()); err == nil {
 		view.Zone = zoneOf(job.Schedule)
 		v.zoneOfJob = view.Zone
 	}
 	view.Sentence = toldToPeople(sentence(run), view.Zone)
-	list, err := v.api.Runs(v.ctx(), url.Values{
+	list, err := call(v, client.Runs, url.Values{
 		"job_id": {run.JobID.String()}, "view": {"summary"}, "limit": {"20"},
 		"from": {run.ScheduledFor.Format(time.RFC3339Nano)},
 		"to":   {run.ScheduledFor.Add(time.Microsecond).Format(time.RFC3339Nano)},
@@ -149,7 +150,7 @@ func (v *visit) viewRun() (view runView, err error) {
 		return view, err
 	}
 	if run.Status.Final() {
-		caused, err := v.api.Runs(v.ctx(), url.Values{
+		caused, err := call(v, client.Runs, url.Values{
 			"caused_by": {run.ID.String()}, "view": {"summary"}, "limit": {"20"},
 		})
 		if err != nil {
@@ -254,17 +255,17 @@ func (v *visit) runs() error {
 	query.Set("view", "summary")
 	query.Set("limit", shownRuns)
 	view := runsView{Filter: query, Zone: v.located(func(string) string { return "" })}
-	list, err := v.api.Runs(v.ctx(), query)
+	list, err := call(v, client.Runs, query)
 	view.Problem, err = refused(err)
 	view.Runs, view.Next = list.Data, text(list.NextCursor)
 	return v.shows(err, "runs", "Runs", view)
 }
 
 func (v *visit) cancelRun() error {
-	run, err := v.api.CancelRun(v.ctx(), v.part("run"))
+	run, err := call(v, client.CancelRun, nil, v.part("run"))
 	to := "/runs/" + run.ID.String()
 	if err == nil {
-		if _, gone := v.api.Run(v.ctx(), run.ID.String()); gone != nil { // a dated run was pending
+		if _, gone := call(v, client.Run, nil, run.ID.String()); gone != nil { // a dated run was pending
 			to = "/jobs/" + run.JobID.String()
 		}
 	}
@@ -277,11 +278,10 @@ func (v *visit) rerunRun() error {
 		Headers: v.field("headers"), Body: v.field("body"),
 		SameKey: v.field("same_key") != "", Chain: v.field("chain") != "",
 	}
-	run, err := v.api.RerunRun(v.ctx(), v.part("run"),
-		httpapi.RerunInput{
-			Body: body, Headers: headers, SameKey: form.SameKey, Chain: form.Chain,
-			From: v.r.PostForm["from"], Definition: v.field("definition"),
-		})
+	run, err := call(v, client.RerunRun, httpapi.RerunInput{
+		Body: body, Headers: headers, SameKey: form.SameKey, Chain: form.Chain,
+		From: v.r.PostForm["from"], Definition: v.field("definition"),
+	}, v.part("run"))
 	if err == nil {
 		return v.to("/runs/"+run.ID.String(), "The run was made again.")
 	}

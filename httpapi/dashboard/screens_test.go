@@ -52,7 +52,7 @@ func (s site) busy() {
 		if i == 1 {
 			in.Target.URL += "/" + strings.Repeat("path/", 40)
 		}
-		_, err := api.CreateJob(s.t.Context(), in)
+		_, err := client.CreateJob.Do(s.t.Context(), api, in)
 		must(s.t, err)
 	}
 	s.execute(`UPDATE punctual.job_versions SET valid_from = now() - interval '3 days'`)

@@ -151,7 +151,7 @@ func (v *visit) signIn() error {
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, mostForm)
 	form := signInForm{Next: local(v.r.PostFormValue("next"))}
 	s := session{Credential: v.field("key"), Until: time.Now().Add(sessionLife)}
-	_, err := v.calls(s).Caller(v.ctx())
+	_, err := client.Caller.Do(v.ctx(), v.calls(s), nil)
 	if err == nil {
 		err = v.remember(s)
 	}
@@ -183,7 +183,7 @@ func (v *visit) actFor() error {
 	if s.Until.IsZero() {
 		s.Until = time.Now().Add(sessionLife)
 	}
-	if _, err := v.calls(s).Caller(v.ctx()); err != nil {
+	if _, err := client.Caller.Do(v.ctx(), v.calls(s), nil); err != nil {
 		return err
 	}
 	return v.done(v.remember(s), "/", "")

@@ -5,6 +5,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/client"
 	"punctual/store/secrets"
 	"punctual/store/tenants"
 )
@@ -30,7 +31,7 @@ func (v *visit) settings() error {
 }
 
 func (v *visit) readSettings() (view settingsView, err error) {
-	if view.Tenant, err = v.api.OwnTenant(v.ctx()); err != nil || !v.may(auth.RoleAdmin) {
+	if view.Tenant, err = call(v, client.OwnTenant, nil); err != nil || !v.may(auth.RoleAdmin) {
 		return view, err
 	}
 	for _, role := range auth.Roles {
@@ -41,15 +42,15 @@ func (v *visit) readSettings() (view settingsView, err error) {
 	if view.Expiring, err = v.expiringKeys(); err != nil {
 		return view, err
 	}
-	keys, err := v.api.APIKeys(v.ctx(), url.Values{"limit": {"100"}})
+	keys, err := call(v, client.APIKeys, url.Values{"limit": {"100"}})
 	if err != nil {
 		return view, err
 	}
-	named, err := v.api.Secrets(v.ctx(), url.Values{"limit": {"100"}})
+	named, err := call(v, client.Secrets, url.Values{"limit": {"100"}})
 	if err != nil {
 		return view, err
 	}
-	signing, err := v.api.SigningSecrets(v.ctx())
+	signing, err := call(v, client.SigningSecrets, nil)
 	view.Keys, view.Secrets, view.Signing = keys.Data, named.Data, signing.Data
 	return view, err
 }
@@ -59,7 +60,7 @@ func (v *visit) expiringKeys() ([]tenants.Key, error) {
 	if !v.may(auth.RoleAdmin) {
 		return nil, nil
 	}
-	list, err := v.api.APIKeys(v.ctx(), url.Values{"expiring": {"true"}, "limit": {"20"}})
+	list, err := call(v, client.APIKeys, url.Values{"expiring": {"true"}, "limit": {"20"}})
 	return list.Data, err
 }
 
@@ -71,7 +72,7 @@ func (v *visit) createKey() error {
 	if v.field("never") != "" {
 		in.ExpiresIn = httpapi.NeverExpires()
 	}
-	made, failed := v.api.CreateAPIKey(v.ctx(), in)
+	made, failed := call(v, client.CreateAPIKey, in)
 	said, err := refused(failed)
 	if err != nil {
 		return err
@@ -88,12 +89,13 @@ func (v *visit) createKey() error {
 }
 
 func (v *visit) revokeKey() error {
-	return v.done(v.api.RevokeAPIKey(v.ctx(), v.part("key")), "/settings", "The key is revoked.")
+	_, err := call(v, client.RevokeAPIKey, nil, v.part("key"))
+	return v.done(err, "/settings", "The key is revoked.")
 }
 
 // testNotify sends a test to the recipients of the tenant's default, and shows how each answered.
 func (v *visit) testNotify() error {
-	results, err := v.api.TestNotify(v.ctx(), httpapi.NotifyTest{})
+	results, err := call(v, client.TestNotify, httpapi.NotifyTest{})
 	if err != nil {
 		return err
 	}
@@ -106,9 +108,9 @@ func (v *visit) testNotify() error {
 func (v *visit) freeze() error {
 	in := httpapi.FreezeInput{Scope: httpapi.FreezeScope(v.field("scope")), Note: v.field("note")}
 	if v.field("unfreeze") != "" {
-		_, err := v.api.Unfreeze(v.ctx(), in)
+		_, err := call(v, client.Unfreeze, in)
 		return v.done(err, "/settings", "Claims are resumed.")
 	}
-	_, err := v.api.Freeze(v.ctx(), in)
+	_, err := call(v, client.Freeze, in)
 	return v.done(err, "/settings", "Nothing is claimed any more. Runs in flight end by themselves.")
 }

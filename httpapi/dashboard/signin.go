@@ -121,7 +121,7 @@ func (v *visit) accepted(grant auth.Grant) (session, error) {
 		s := session{
 			Credential: token.Raw, Expires: token.Expires, Refresh: grant.Refresh, Until: time.Now().Add(sessionLife),
 		}
-		_, err := v.calls(s).Caller(v.ctx())
+		_, err := client.Caller.Do(v.ctx(), v.calls(s), nil)
 		switch {
 		case err == nil:
 			return s, nil

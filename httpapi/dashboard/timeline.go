@@ -67,7 +67,7 @@ func (v *visit) timeline() error {
 		view.On = true
 		selection.Set("cursor", cursor)
 	}
-	list, err := v.api.Runs(v.ctx(), selection)
+	list, err := call(v, client.Runs, selection)
 	if err != nil {
 		return err
 	}

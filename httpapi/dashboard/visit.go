@@ -57,7 +57,7 @@ func (p *Pages) page(show func(*visit) error) http.HandlerFunc {
 			return err
 		}
 		v.api = v.calls(v.session)
-		if v.caller, err = v.api.Caller(v.ctx()); client.Is(err, problem.CodeUnauthenticated) {
+		if v.caller, err = call(v, client.Caller, nil); client.Is(err, problem.CodeUnauthenticated) {
 			v.forget()
 			return v.toSignIn()
 		} else if err != nil {
@@ -77,6 +77,11 @@ func (v *visit) calls(s session) *client.Client {
 		api = api.WithHeader(auth.HeaderTenant, s.Tenant)
 	}
 	return api
+}
+
+// call calls the API as the visitor may use it.
+func call[In, Out any](v *visit, of client.Call[In, Out], in In, names ...string) (Out, error) {
+	return of.Do(v.ctx(), v.api, in, names...)
 }
 
 func (v *visit) ctx() context.Context { return v.r.Context() }
@@ -117,7 +122,7 @@ func (v *visit) field(name string) string { return strings.TrimSpace(v.r.PostFor
 // ofJob reads the job that the path is about first.
 func ofJob(show func(*visit, httpapi.Job) error) func(*visit) error {
 	return func(v *visit) error {
-		job, err := v.api.Job(v.ctx(), v.part("job"))
+		job, err := call(v, client.Job, nil, v.part("job"))
 		if err != nil {
 			return err
 		}

@@ -20,8 +20,8 @@ type Audit struct {
 func (c *Audit) Run(ctx context.Context, api *client.Client) error {
 	query := c.query()
 	ask(query, map[string]string{"key": c.Key, "actor": c.Actor, "action": c.Action, "job": c.Job})
-	list, err := api.AuditLog(ctx, query)
-	return printNewest(c.newest, list, err, "WHEN\tACTION\tNAME\tBY\tFIELDS", func(e audit.Entry) []any {
+	list, err := client.AuditLog.Do(ctx, api, query)
+	return printFirst(c.newest, "newest", list, err, "WHEN\tACTION\tNAME\tBY\tFIELDS", func(e audit.Entry) []any {
 		by := audit.Actor{Kind: e.ActorKind, Name: orEmpty(e.Actor), KeyName: orEmpty(e.ActorName)}
 		return []any{instant(&e.At), e.Action, orEmpty(e.Name), by.Words(), fields(e.Before, e.After)}
 	})

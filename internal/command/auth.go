@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"punctual/httpapi/auth"
-	"punctual/internal/server"
 )
 
 // authentication holds the flags that say how callers of the API authenticate.
@@ -30,29 +29,23 @@ type authentication struct {
 // session that outlives the one at the issuer.
 var defaultScopes = []string{"openid"}
 
-// client returns what the issuer knows the pages by. It reads the secret.
-func (a authentication) client() (server.OIDCClient, error) {
-	c := server.OIDCClient{ID: a.OIDCClientID, Scopes: a.OIDCScopes}
-	if len(c.Scopes) == 0 {
+// signIn returns the issuer, and what it knows the pages by. It reads the secret.
+func (a authentication) signIn() (c auth.SignInConfig, err error) {
+	c.OIDC = auth.OIDC{
+		Issuer: a.OIDCIssuer, Audience: a.OIDCAudience, JWKSURL: a.OIDCJWKSURL, TenantClaim: a.OIDCTenantClaim,
+		RoleClaim: a.OIDCRoleClaim,
+	}
+	if c.ClientID, c.Scopes = a.OIDCClientID, a.OIDCScopes; len(c.Scopes) == 0 {
 		c.Scopes = defaultScopes
 	}
-	if a.OIDCClientSecretFile == "" {
-		return c, nil
+	if a.OIDCClientSecretFile != "" {
+		c.ClientSecret, err = secretIn("--oidc-client-secret-file", a.OIDCClientSecretFile,
+			"the file is empty; write the client's secret into it, or leave out the flag for a public client")
 	}
-	var err error
-	c.Secret, err = secretIn("--oidc-client-secret-file", a.OIDCClientSecretFile,
-		"the file is empty; write the client's secret into it, or leave out the flag for a public client")
 	return c, err
 }
 
 func (a authentication) noAuth() bool { return a.Auth == "none" }
-
-func (a authentication) oidc() auth.OIDC {
-	return auth.OIDC{
-		Issuer: a.OIDCIssuer, Audience: a.OIDCAudience, JWKSURL: a.OIDCJWKSURL, TenantClaim: a.OIDCTenantClaim,
-		RoleClaim: a.OIDCRoleClaim,
-	}
-}
 
 // Validate returns an error if the flags are wrong.
 func (a authentication) Validate() error {

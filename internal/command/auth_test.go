@@ -68,8 +68,8 @@ func TestTheSecretOfTheClientIsInAFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := c.client()
-	if err != nil || client.ID != "pages" || client.Secret != "" || !slices.Equal(client.Scopes, []string{"openid"}) {
+	client, err := c.signIn()
+	if err != nil || client.ClientID != "pages" || client.ClientSecret != "" || !slices.Equal(client.Scopes, []string{"openid"}) {
 		t.Errorf("%+v, %v", client, err)
 	}
 	file := filepath.Join(t.TempDir(), "secret")
@@ -80,9 +80,9 @@ func TestTheSecretOfTheClientIsInAFile(t *testing.T) {
 		if c, err = parse(t, public+" --oidc-client-secret-file="+file); err != nil {
 			t.Fatal(err)
 		}
-		client, err := c.client()
-		if client.Secret != want || (err != nil) != (want == "") {
-			t.Errorf("%q: %q, %v", content, client.Secret, err)
+		client, err := c.signIn()
+		if client.ClientSecret != want || (err != nil) != (want == "") {
+			t.Errorf("%q: %q, %v", content, client.ClientSecret, err)
 		}
 		if err != nil && !strings.Contains(err.Error(), "--oidc-client-secret-file") {
 			t.Errorf("the error does not name the flag: %v", err)

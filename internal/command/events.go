@@ -34,15 +34,15 @@ func (c *emitEvent) Run(ctx context.Context, api *client.Client) error {
 		}
 		event.Body = client.BodyOf(text)
 	}
-	if c.DryRun {
+	if event.DryRun = c.DryRun; c.DryRun {
 		return tryEvent(ctx, api, c.Name, event)
 	}
-	emitted, err := api.EmitEvent(ctx, c.Name, event)
+	emitted, err := client.EmitEvent.Do(ctx, api, event, c.Name)
 	return done(result(emitted.ID, err), "%d jobs have subscribed to %s", emitted.Subscribed, c.Name)
 }
 
 func tryEvent(ctx context.Context, api *client.Client, name string, event httpapi.EmitInput) error {
-	would, err := api.TryEvent(ctx, name, event)
+	would, err := client.TryEvent.Do(ctx, api, event, name)
 	if err != nil {
 		return err
 	}
@@ -62,24 +62,24 @@ type listEvents struct {
 
 func (c *listEvents) Run(ctx context.Context, api *client.Client) error {
 	if c.Name == "" {
-		list, err := api.EventNames(ctx, c.query())
+		list, err := client.EventNames.Do(ctx, api, c.query())
 		return printFirst(c.newest, "first", list, err, "NAME\tSUBSCRIBERS\tLAST\tEVENTS 24H\tRUNS 24H\tPENDING",
-			func(n httpapi.EventName) []any {
+			func(n events.EventName) []any {
 				return []any{n.Name, n.Subscribers, instant(n.LastAt), n.Events, n.Runs, n.Pending}
 			})
 	}
-	list, err := api.Events(ctx, c.Name, c.query())
-	return printNewest(c.newest, list, err, "EMITTED\tSUBSCRIBED\tRUNS\tSKIPPED\tUNMATCHED\tFAN-OUT\tBY\tEVENT",
-		func(e httpapi.Event) []any {
+	list, err := client.Events.Do(ctx, api, c.query(), c.Name)
+	return printFirst(c.newest, "newest", list, err, "EMITTED\tSUBSCRIBED\tRUNS\tSKIPPED\tUNMATCHED\tFAN-OUT\tBY\tEVENT",
+		func(e events.Event) []any {
 			return []any{
-				instant(&e.EmittedAt), e.Subscribed, e.FanOut.Made, e.FanOut.Skipped, e.FanOut.Unmatched, fanOut(e),
+				instant(&e.EmittedAt), e.Subscribed, e.Made, e.Skipped, e.Unmatched, fanOut(e),
 				e.EmittedBy, e.ID,
 			}
 		})
 }
 
-func fanOut(e httpapi.Event) string {
-	if e.FanOut.Pending {
+func fanOut(e events.Event) string {
+	if e.Pending {
 		return "pending"
 	}
 	return "ended"
@@ -92,7 +92,7 @@ type getEvent struct {
 }
 
 func (c *getEvent) Run(ctx context.Context, api *client.Client) error {
-	e, err := api.Event(ctx, c.Name, c.ID, c.query())
+	e, err := client.Event.Do(ctx, api, c.query(), c.Name, c.ID)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (c *getEvent) Run(ctx context.Context, api *client.Client) error {
 	}
 	fmt.Fprintf(os.Stdout, "%s %s, emitted %s by %s; its fan-out %s: %d runs, %d skipped, %d unmatched of %d\n",
 		e.Name, e.ID, instant(&e.EmittedAt), e.EmittedBy, strings.Replace(fanOut(e.Event), "pending", "is pending", 1),
-		e.FanOut.Made, e.FanOut.Skipped, e.FanOut.Unmatched, e.Subscribed)
+		e.Made, e.Skipped, e.Unmatched, e.Subscribed)
 	runs := httpapi.List[events.EventRun]{Data: e.Runs, NextCursor: e.NextCursor}
 	const header = "JOB\tSTATUS\tWHY\tENDED\tRUN"
 	return printFirst(c.newest, "first", runs, nil, header, func(r events.EventRun) []any {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 
 	"punctual/httpapi"
 	"punctual/httpapi/client"
@@ -70,7 +71,7 @@ type pauseJob struct {
 }
 
 func (c *pauseJob) Run(ctx context.Context, api *client.Client) error {
-	job, err := api.PauseJob(ctx, c.Job, httpapi.PauseInput{Until: c.Until, Note: c.Note})
+	job, err := client.PauseJob.Do(ctx, api, httpapi.PauseInput{Until: c.Until, Note: c.Note}, c.Job)
 	until := ""
 	if job.PausedUntil != nil {
 		until = " until " + instant(job.PausedUntil)
@@ -84,7 +85,7 @@ type resumeJob struct {
 }
 
 func (c *resumeJob) Run(ctx context.Context, api *client.Client) error {
-	job, err := api.ResumeJob(ctx, c.Job, httpapi.ResumeInput{Note: c.Note})
+	job, err := client.ResumeJob.Do(ctx, api, httpapi.ResumeInput{Note: c.Note}, c.Job)
 	return done(err, "job %s is %s%s", job.Name, job.State, swallowed(job))
 }
 
@@ -104,7 +105,9 @@ type deleteJob struct {
 }
 
 func (c *deleteJob) Run(ctx context.Context, api *client.Client) error {
-	return done(api.DeleteJob(ctx, c.Job, c.Force), "job %s is deleted", c.Job)
+	force := url.Values{"force": {strconv.FormatBool(c.Force)}}
+	_, err := client.DeleteJob.Do(ctx, api, force, c.Job)
+	return done(err, "job %s is deleted", c.Job)
 }
 
 // read returns what is in a file; - is standard input.

@@ -102,7 +102,7 @@ func tell(what string, job httpapi.Job) {
 // apply writes a job, and says what that did to it. A job is created or replaced in one transaction, and a replaced one
 // keeps its history.
 func apply(ctx context.Context, api *client.Client, job manifest.Job) (what string, written httpapi.Job, err error) {
-	before, err := api.Job(ctx, job.Name)
+	before, err := client.Job.Do(ctx, api, nil, job.Name)
 	if err != nil && !client.Is(err, problem.CodeNotFound) {
 		return "", written, err
 	}

@@ -140,7 +140,7 @@ func (c *previewSchedule) Run(ctx context.Context, api *client.Client) error {
 		return errors.New("--timezone: the schedule names a zone already; leave one of the two out")
 	}
 	ask.Schedule.Timezone = cmp.Or(c.Timezone, ask.Schedule.Timezone)
-	shown, err := api.PreviewSchedule(ctx, ask)
+	shown, err := client.PreviewSchedule.Do(ctx, api, ask)
 	if err != nil {
 		return err
 	}

@@ -36,16 +36,16 @@ func (c *runJob) Run(ctx context.Context, api *client.Client) error {
 		with.Body = client.BodyOf(text)
 	}
 	if with.DatedInput != (httpapi.DatedInput{}) {
-		dated, err := api.TriggerJobAt(ctx, c.Job, with)
+		dated, err := client.TriggerJobAt.Do(ctx, api, with, c.Job)
 		return tellDated(dated, err, "was pending and is replaced")
 	}
-	run, err := api.TriggerJob(ctx, c.Job, with)
+	run, err := client.TriggerJob.Do(ctx, api, with, c.Job)
 	return result(run.ID, err)
 }
 
 // tellDated prints the id that a dated run will have, and says for people what became of it. replaced says it of one
 // that was pending.
-func tellDated(dated httpapi.Dated, err error, replaced string) error {
+func tellDated(dated jobs.Dated, err error, replaced string) error {
 	became := "was pending and stays as it is"
 	switch {
 	case dated.Created:
@@ -66,8 +66,8 @@ type datedRuns struct {
 type listDated struct{ newestOfJob }
 
 func (c *listDated) Run(ctx context.Context, api *client.Client) error {
-	list, err := api.DatedRuns(ctx, c.Job, c.query())
-	return printFirst(c.newest, "soonest", list, err, "DUE\tKEY\tSEQUENCE\tBY", func(d httpapi.DatedRun) []any {
+	list, err := client.DatedRuns.Do(ctx, api, c.query(), c.Job)
+	return printFirst(c.newest, "soonest", list, err, "DUE\tKEY\tSEQUENCE\tBY", func(d jobs.DatedRun) []any {
 		return []any{instant(&d.DueAt), d.Key, orDash(d.Sequence), d.TriggeredBy}
 	})
 }
@@ -87,12 +87,13 @@ type moveDated struct {
 
 func (c *moveDated) Run(ctx context.Context, api *client.Client) error {
 	to := httpapi.MoveInput{At: c.At, Delay: c.Delay, Sequence: c.Sequence}
-	dated, err := api.MoveDated(ctx, c.Job, c.Key, to)
+	dated, err := client.MoveDated.Do(ctx, api, to, c.Job, c.Key)
 	return tellDated(dated, err, "is moved")
 }
 
 type cancelDated struct{ oneDated }
 
 func (c *cancelDated) Run(ctx context.Context, api *client.Client) error {
-	return done(api.CancelDated(ctx, c.Job, c.Key), "the run with the key %s is cancelled", c.Key)
+	_, err := client.CancelDated.Do(ctx, api, nil, c.Job, c.Key)
+	return done(err, "the run with the key %s is cancelled", c.Key)
 }

@@ -19,7 +19,7 @@ type runSteps struct {
 }
 
 func (c *runSteps) Run(ctx context.Context, api *client.Client) error {
-	run, err := api.Run(ctx, c.RunID)
+	run, err := client.Run.Do(ctx, api, nil, c.RunID)
 	switch {
 	case err != nil:
 		return err
@@ -30,7 +30,7 @@ func (c *runSteps) Run(ctx context.Context, api *client.Client) error {
 	}
 	list := httpapi.List[runs.StepState]{Data: run.Steps}
 	const header = "STEP\tSTATUS\tSTARTED\tENDED\tRUN\tWHY"
-	return printNewest(newest{JSON: c.JSON}, list, nil, header, func(s runs.StepState) []any {
+	return printFirst(newest{JSON: c.JSON}, "newest", list, nil, header, func(s runs.StepState) []any {
 		why := orEmpty(s.Error)
 		switch {
 		case s.ApproveBy != nil:
@@ -57,23 +57,22 @@ type oneDecision struct {
 }
 
 func (c *oneDecision) decide(
-	ctx context.Context, api *client.Client,
-	how func(*client.Client, context.Context, string, httpapi.NoteInput) (runs.Run, error), became string,
+	ctx context.Context, api *client.Client, how client.Call[httpapi.NoteInput, runs.Run], became string,
 ) error {
-	run, err := how(api, ctx, c.RunID, httpapi.NoteInput{Note: c.Note})
+	run, err := how.Do(ctx, api, httpapi.NoteInput{Note: c.Note}, c.RunID)
 	return done(err, "the step %s of %s is %s", run.Step, run.Job, became)
 }
 
 type approveRun struct{ oneDecision }
 
 func (c *approveRun) Run(ctx context.Context, api *client.Client) error {
-	return c.decide(ctx, api, (*client.Client).ApproveRun, "approved")
+	return c.decide(ctx, api, client.ApproveRun, "approved")
 }
 
 type rejectRun struct{ oneDecision }
 
 func (c *rejectRun) Run(ctx context.Context, api *client.Client) error {
-	return c.decide(ctx, api, (*client.Client).RejectRun, "rejected")
+	return c.decide(ctx, api, client.RejectRun, "rejected")
 }
 
 type rerunRun struct {
@@ -88,7 +87,7 @@ type rerunRun struct {
 }
 
 func (c *rerunRun) Run(ctx context.Context, api *client.Client) error {
-	with := httpapi.RerunInput{From: c.From}
+	with := httpapi.RerunInput{From: c.From, DryRun: c.DryRun}
 	if c.Definition != httpapi.DefinitionCurrent {
 		with.Definition = c.Definition
 	}
@@ -110,10 +109,10 @@ func (c *rerunRun) Run(ctx context.Context, api *client.Client) error {
 		with.Set[step] = httpapi.SetInput{Result: raw, Note: c.Note}
 	}
 	if c.DryRun {
-		plan, err := api.PlanRerun(ctx, c.RunID, with)
+		plan, err := client.PlanRerun.Do(ctx, api, with, c.RunID)
 		return printPlan(plan, err)
 	}
-	run, err := api.RerunRun(ctx, c.RunID, with)
+	run, err := client.RerunRun.Do(ctx, api, with, c.RunID)
 	return result(run.ID, err)
 }
 

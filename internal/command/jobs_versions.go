@@ -12,6 +12,7 @@ import (
 	"punctual/httpapi/client"
 	"punctual/store/audit"
 	"punctual/store/jobs"
+	"punctual/store/pg"
 	"punctual/store/runs"
 )
 
@@ -39,8 +40,8 @@ func (c *newest) query() url.Values { return url.Values{"limit": {strconv.Itoa(c
 type jobChanges struct{ newestOfJob }
 
 func (c *jobChanges) Run(ctx context.Context, api *client.Client) error {
-	list, err := api.JobChanges(ctx, c.Job, c.query())
-	return printNewest(c.newest, list, err, "WHEN\tACTION\tBY\tFIELDS", func(change audit.JobChange) []any {
+	list, err := client.JobChanges.Do(ctx, api, c.query(), c.Job)
+	return printFirst(c.newest, "newest", list, err, "WHEN\tACTION\tBY\tFIELDS", func(change audit.JobChange) []any {
 		by := audit.Actor{Kind: change.ActorKind, Name: orEmpty(change.Actor), KeyName: orEmpty(change.ActorName)}
 		return []any{instant(&change.At), change.Action, by.Words(), fields(change.Before, change.After)}
 	})
@@ -48,11 +49,8 @@ func (c *jobChanges) Run(ctx context.Context, api *client.Client) error {
 
 // fields names the fields that a change has changed.
 func fields(before, after json.RawMessage) string {
-	var names []string
-	for _, d := range audit.Differences(before, after) {
-		names = append(names, d.Field)
-	}
-	return strings.Join(names, ", ")
+	changed := audit.Differences(before, after)
+	return strings.Join(pg.Column(changed, func(d audit.Difference) string { return d.Field }), ", ")
 }
 
 type jobRuns struct {
@@ -63,8 +61,8 @@ type jobRuns struct {
 func (c *jobRuns) Run(ctx context.Context, api *client.Client) error {
 	query := c.query()
 	ask(query, map[string]string{"status": c.Status})
-	list, err := api.JobRuns(ctx, c.Job, query)
-	return printNewest(c.newest, list, err, "SLOT\tTRIGGER\tBY\tSTATUS\tWHY\tRUN", func(r runs.Run) []any {
+	list, err := client.JobRuns.Do(ctx, api, query, c.Job)
+	return printFirst(c.newest, "newest", list, err, "SLOT\tTRIGGER\tBY\tSTATUS\tWHY\tRUN", func(r runs.Run) []any {
 		why := string(orEmpty(r.Reason))
 		if r.Cause != nil {
 			why = strings.TrimPrefix(why+": "+r.Cause.Text, ": ")
@@ -76,8 +74,8 @@ func (c *jobRuns) Run(ctx context.Context, api *client.Client) error {
 type jobVersions struct{ newestOfJob }
 
 func (c *jobVersions) Run(ctx context.Context, api *client.Client) error {
-	list, err := api.Versions(ctx, c.Job, c.query())
-	return printNewest(c.newest, list, err, "VERSION\tFROM\tSTATE\tBY\tCHANGED", func(v jobs.Version) []any {
+	list, err := client.Versions.Do(ctx, api, c.query(), c.Job)
+	return printFirst(c.newest, "newest", list, err, "VERSION\tFROM\tSTATE\tBY\tCHANGED", func(v jobs.Version) []any {
 		changed := strings.Join(v.Changed, ", ")
 		if v.Restored != nil {
 			changed += fmt.Sprintf(" (restored version %d)", *v.Restored)
@@ -95,7 +93,7 @@ type diffJob struct {
 func (c *diffJob) Run(ctx context.Context, api *client.Client) error {
 	to := c.To
 	if to == 0 {
-		job, err := api.Job(ctx, c.Job)
+		job, err := client.Job.Do(ctx, api, nil, c.Job)
 		if err != nil {
 			return err
 		}
@@ -107,7 +105,7 @@ func (c *diffJob) Run(ctx context.Context, api *client.Client) error {
 			return errors.New("the job has only one version")
 		}
 	}
-	v, err := api.Version(ctx, c.Job, to, from)
+	v, err := client.Version.Do(ctx, api, url.Values{"against": {fmt.Sprint(from)}}, c.Job, fmt.Sprint(to))
 	if err != nil {
 		return err
 	}
@@ -123,6 +121,6 @@ type rollBackJob struct {
 }
 
 func (c *rollBackJob) Run(ctx context.Context, api *client.Client) error {
-	job, err := api.RestoreVersion(ctx, c.Job, c.Version)
+	job, err := client.RestoreVersion.Do(ctx, api, nil, c.Job, fmt.Sprint(c.Version))
 	return done(err, "job %s has the definition of version %d again, as version %d", job.Name, c.Version, job.Version)
 }

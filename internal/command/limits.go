@@ -22,7 +22,7 @@ type listLimits struct {
 }
 
 func (c *listLimits) Run(ctx context.Context, api *client.Client) error {
-	list, err := api.Limits(ctx)
+	list, err := client.Limits.Do(ctx, api, nil)
 	if err != nil {
 		return err
 	}
@@ -54,9 +54,9 @@ func (c *setLimit) Validate() error {
 }
 
 func (c *setLimit) Run(ctx context.Context, api *client.Client) error {
-	_, err := api.PutLimit(ctx, c.Name, httpapi.LimitInput{
+	_, err := client.PutLimit.Do(ctx, api, httpapi.LimitInput{
 		MaxRunning: pg.OrNull(c.MaxRunning), MaxStartsPerSecond: pg.OrNull(c.MaxStartsPerSecond),
-	})
+	}, c.Name)
 	return err
 }
 
@@ -66,5 +66,6 @@ type deleteLimit struct {
 }
 
 func (c *deleteLimit) Run(ctx context.Context, api *client.Client) error {
-	return api.DeleteLimit(ctx, c.Name)
+	_, err := client.DeleteLimit.Do(ctx, api, nil, c.Name)
+	return err
 }

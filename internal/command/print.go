@@ -54,10 +54,6 @@ func printTable[T any](items []T, header string, row func(T) []any) error {
 	return w.Flush()
 }
 
-func printNewest[T any](c newest, list httpapi.List[T], err error, header string, row func(T) []any) error {
-	return printFirst(c, "newest", list, err, header, row)
-}
-
 // printFirst lists items as JSON, or in columns, unless reading them failed. Then it says if there are more. which says
 // which they are.
 func printFirst[T any](

@@ -138,14 +138,8 @@ func (s *selector) UnmarshalText(text []byte) error {
 }
 
 func (r replica) config(log *slog.Logger, version Version) server.Config {
-	allowed := make([]netip.Prefix, len(r.AllowTargets))
-	for i, n := range r.AllowTargets {
-		allowed[i] = netip.Prefix(n)
-	}
-	selectors := make([]map[string]string, len(r.JobMetrics))
-	for i, s := range r.JobMetrics {
-		selectors[i] = s
-	}
+	allowed := pg.Column(r.AllowTargets, func(n network) netip.Prefix { return netip.Prefix(n) })
+	selectors := pg.Column(r.JobMetrics, func(s selector) map[string]string { return s })
 	var proxy *url.URL
 	if r.EgressProxy != "" {
 		proxy, _ = delivery.CheckProxy(r.EgressProxy) // Validate has checked it

@@ -73,15 +73,14 @@ func (c *Serve) Run(ctx context.Context, hurry Hurry, log *slog.Logger, version 
 	if err != nil {
 		return err
 	}
-	client, err := c.client()
-	if err != nil {
+	config := c.replica.config(log, version)
+	if config.SignIn, err = c.signIn(); err != nil {
 		return err
 	}
-	config := c.replica.config(log, version)
 	if config.Mail, err = c.mail.config(); err != nil {
 		return err
 	}
-	config.NoAuth, config.OIDC, config.OIDCClient = c.noAuth(), c.oidc(), client
+	config.NoAuth = c.noAuth()
 	config.Store = c.beside(c.on(config.Store))
 	config.Store.ArchiveCommand = c.ArchiveCommand
 	config.Store.Master, config.Migrate, config.DatabaseWait = master, c.Migrate, c.DatabaseWait

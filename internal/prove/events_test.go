@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"punctual/httpapi"
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 	"punctual/scheduler/failpoint"
+	"punctual/store/events"
 )
 
 const (
@@ -27,13 +27,13 @@ func subscribe(t testing.TB, r *process.Replica, w *Witness, n int) {
 	create(t, r.API, job("quick", w.URL+quickPath, at("small")))
 }
 
-func emit(t testing.TB, r *process.Replica, event string) httpapi.Emitted {
+func emit(t testing.TB, r *process.Replica, event string) events.Emitted {
 	t.Helper()
-	return do[httpapi.Emitted](t, r.API, http.MethodPost, "/v1/events/"+event, map[string]any{"body": map[string]int{"n": 1}})
+	return do[events.Emitted](t, r.API, http.MethodPost, "/v1/events/"+event, map[string]any{"body": map[string]int{"n": 1}})
 }
 
 // fannedOut waits until an event has a run of each subscriber, each of which has been sent once at least.
-func fannedOut(t testing.TB, dsn string, w *Witness, e httpapi.Emitted, within time.Duration) {
+func fannedOut(t testing.TB, dsn string, w *Witness, e events.Emitted, within time.Duration) {
 	t.Helper()
 	conn := connect(t, dsn)
 	ask := func(sql string) (n int) {

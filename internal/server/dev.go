@@ -167,7 +167,7 @@ func registerSample(ctx context.Context, url string, sample []byte) (names []str
 	}
 	for _, job := range batch.Jobs {
 		target := map[string]any{"target": map[string]string{"url": job.Target.URL}}
-		if _, err := api.PatchJob(ctx, job.Name, target); err != nil {
+		if _, err := client.PatchJob.Do(ctx, api, target, job.Name); err != nil {
 			return nil, err
 		}
 		names = append(names, job.Name)

@@ -94,7 +94,7 @@ func (c Config) warn(ctx context.Context, db *store.Store, public string, reacha
 			"address", public)
 	}
 	db.WarnOfLocks(ctx)
-	if c.NoAuth || c.OIDC.Issuer != "" {
+	if c.NoAuth || c.SignIn.Issuer != "" {
 		return
 	}
 	if found, err := db.Tenants.HasKeys(ctx); err == nil && !found {

@@ -43,17 +43,16 @@ type Config struct {
 	Listen        string
 	MetricsListen string // a separate address for the metrics, without authentication; empty: none
 	JobMetrics    store.JobMetricsConfig
-	PublicURL     string         // the address at which targets reach the API; empty: where it listens
-	TraceRatio    float64        // see domain.Origin
-	OnTime        time.Duration  // a first request is on time until then; 0: a second
-	WatchdogURL   string         // is called each minute while due work is claimed; empty: none
-	NoAuth        bool           // callers of the API need not authenticate
-	NoDashboard   bool           // serve the API only, without the pages for people
-	OIDC          auth.OIDC      // the issuer whose tokens are accepted beside keys
-	OIDCClient    OIDCClient     // how people sign in to the pages at that issuer
-	Migrate       bool           // migrate the schema first
-	Queues        map[string]int // worker slots by queue; none: the replica serves the API only
-	Frozen        bool           // freeze the deployment before anything is claimed
+	PublicURL     string            // the address at which targets reach the API; empty: where it listens
+	TraceRatio    float64           // see domain.Origin
+	OnTime        time.Duration     // a first request is on time until then; 0: a second
+	WatchdogURL   string            // is called each minute while due work is claimed; empty: none
+	NoAuth        bool              // callers of the API need not authenticate
+	NoDashboard   bool              // serve the API only, without the pages for people
+	SignIn        auth.SignInConfig // the issuer whose tokens are accepted, too; with a ClientID, people sign in there
+	Migrate       bool              // migrate the schema first
+	Queues        map[string]int    // worker slots by queue; none: the replica serves the API only
+	Frozen        bool              // freeze the deployment before anything is claimed
 	DrainTimeout  time.Duration
 	ShutdownGrace time.Duration   // how long a stopping replica answers, so that load balancers notice; see departure
 	Hurry         context.Context // ends when a stop must wait for nothing any more; nil: never
@@ -75,13 +74,6 @@ type Config struct {
 	Wrap     func(http.Handler) http.Handler
 	Ready    func(url string)
 	Finished func([]domain.Outcome)
-}
-
-// OIDCClient is what the issuer knows the pages by. Without an ID, people sign in with keys only.
-type OIDCClient struct {
-	ID     string
-	Secret string // empty: a public client
-	Scopes []string
 }
 
 // Run serves until ctx ends, then drains the scheduler, stops the API and returns. A draining replica is not ready, but
@@ -231,9 +223,9 @@ func newAPI(
 	}
 	api, err := httpapi.New(httpapi.Config{
 		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry,
-		DefaultJitter: c.Store.DefaultJitter,
-		NoAuth:        c.NoAuth, OIDC: c.OIDC, Guard: guardian, OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL),
-		Origin: origin, Courier: courier, Mailer: mailer, Ready: leaving.ready, Lacks: shortages.Lacks, Pages: pages,
+		DefaultJitter: c.Store.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.SignIn.OIDC, Guard: guardian,
+		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL), Origin: origin, Courier: courier, Mailer: mailer,
+		Ready: leaving.ready, Lacks: shortages.Lacks, Pages: pages,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the API: %w", err)
@@ -262,13 +254,12 @@ func newPages(c Config, db *store.Store) (httpapi.Pages, error) {
 
 // newSignIn returns what signs people in at the issuer; nil if that is off.
 func newSignIn(c Config) *auth.SignIn {
-	if c.OIDCClient.ID == "" {
+	if c.SignIn.ClientID == "" {
 		return nil
 	}
-	return auth.NewSignIn(auth.SignInConfig{
-		OIDC: c.OIDC, ClientID: c.OIDCClient.ID, ClientSecret: c.OIDCClient.Secret, Scopes: c.OIDCClient.Scopes,
-		RedirectURL: strings.TrimRight(c.PublicURL, "/") + auth.RedirectPath, Log: c.Log,
-	})
+	c.SignIn.Log = c.Log
+	c.SignIn.RedirectURL = strings.TrimRight(c.PublicURL, "/") + auth.RedirectPath
+	return auth.NewSignIn(c.SignIn)
 }
 
 // publicURL returns the address to which targets are told to call back, and to which notices link. A replica that

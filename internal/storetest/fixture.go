@@ -89,7 +89,7 @@ func (c Fixture) TryCreate(name string, options ...Option) (jobs.Record, error) 
 }
 
 // CreateMany creates jobs in one batch.
-func (c Fixture) CreateMany(on jobs.OnConflict, definitions ...domain.Definition) ([]jobs.BatchResult, error) {
+func (c Fixture) CreateMany(on jobs.OnConflict, definitions ...domain.Definition) ([]jobs.BatchItem, error) {
 	return c.For(c.Tenant).CreateJobs(c.T.Context(), Batch(definitions...), on)
 }
 

@@ -57,7 +57,7 @@ func (c Replica) Pend(job string, n int, from, span time.Duration) {
 }
 
 // Date writes a dated run of a job.
-func (c Fixture) Date(job string, r jobs.DateRequest) jobs.Written {
+func (c Fixture) Date(job string, r jobs.DateRequest) jobs.Dated {
 	c.T.Helper()
 	out, err := c.For(c.Tenant).TriggerAt(c.T.Context(), job, r)
 	Must(c.T, err)

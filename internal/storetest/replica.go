@@ -195,7 +195,7 @@ func (c Replica) Listen() {
 }
 
 // Beat is a heartbeat of a run's target, with its progress if there is any.
-func (c Replica) Beat(a domain.Assignment, progress string) (claim.Beat, error) {
+func (c Replica) Beat(a domain.Assignment, progress string) (claim.Heartbeat, error) {
 	var raw json.RawMessage
 	if progress != "" {
 		raw = json.RawMessage(progress)
@@ -204,7 +204,7 @@ func (c Replica) Beat(a domain.Assignment, progress string) (claim.Beat, error) 
 }
 
 // MustBeat is Beat without an error.
-func (c Replica) MustBeat(a domain.Assignment, progress string) claim.Beat {
+func (c Replica) MustBeat(a domain.Assignment, progress string) claim.Heartbeat {
 	c.T.Helper()
 	b, err := c.Beat(a, progress)
 	Must(c.T, err)

@@ -31,7 +31,7 @@ type Builder struct {
 	jobs   int
 	slots  []int64
 	starts [][]int64 // by jitter, then by step, in units
-	busy   []busyStep
+	busy   []starters
 	share  []int64 // of one job of the group that is being counted, by step
 	shared []int   // the steps in which it has a share
 }
@@ -42,7 +42,7 @@ func New(w Window, stopped func() error) *Builder {
 	b := &Builder{
 		window: w, stopped: stopped, plans: map[domain.Pattern]*Plan{}, groups: map[groupKey]*group{},
 		most:  mostGroups,
-		slots: make([]int64, n), busy: make([]busyStep, n), share: make([]int64, n),
+		slots: make([]int64, n), busy: make([]starters, n), share: make([]int64, n),
 	}
 	for range 1 + len(Jitters) {
 		b.starts = append(b.starts, make([]int64, n))

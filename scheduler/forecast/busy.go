@@ -15,8 +15,8 @@ const (
 	mostJobs = 5
 )
 
-// busyStep is what is known of the jobs that may start in a step.
-type busyStep struct {
+// starters is what is known of the jobs that may start in a step.
+type starters struct {
 	jobs int64
 	most []share // those with the most starts, and of those the lowest ids
 }
@@ -42,7 +42,7 @@ func insert[T any](list []T, entry T, compare func(a, b T) int) []T {
 }
 
 // add counts jobs that each have a share of starts in the step. ids are the lowest ids of them.
-func (s *busyStep) add(jobs, units int64, ids ...uuid.UUID) {
+func (s *starters) add(jobs, units int64, ids ...uuid.UUID) {
 	s.jobs += jobs
 	for _, id := range ids {
 		entry := share{units, id}
@@ -53,23 +53,25 @@ func (s *busyStep) add(jobs, units int64, ids ...uuid.UUID) {
 	}
 }
 
-// Busy is a step with many starts.
-type Busy struct {
-	At     time.Time
-	Slots  int64
-	Starts float64
-	Jobs   int64   // how many jobs may start in it
-	Most   []Share // the jobs with the most starts in it
+// BusyStep is a step with many starts, and the jobs that start in it.
+type BusyStep struct {
+	At     time.Time `json:"at" doc:"When the step begins."`
+	Slots  int       `json:"slots" doc:"Slots in the step." example:"60112"`
+	Starts float64   `json:"starts" doc:"Expected starts in the step." example:"60112"`
+	Jobs   int       `json:"jobs" doc:"How many jobs may start in the step." example:"60098"`
+	Most   []BusyJob `json:"most" doc:"Up to five jobs: those with the most expected starts in the step, and of equal ones those with the lowest ids."`
 }
 
-// Share is how often a job is to be expected to start in a step.
-type Share struct {
-	Job    uuid.UUID
-	Starts float64
+// BusyJob is a job that starts in a busy step.
+type BusyJob struct {
+	ID     uuid.UUID `json:"id" format:"uuid" doc:"Id of the job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	Name   string    `json:"name" doc:"Its name." example:"daily-invoice-gen"`
+	Tenant string    `json:"tenant" doc:"Its tenant." example:"default"`
+	Starts float64   `json:"starts" doc:"How often it is expected to start in the step." example:"4"`
 }
 
 // busiest returns the steps with the most starts, the busiest first.
-func (b *Builder) busiest() []Busy {
+func (b *Builder) busiest() []BusyStep {
 	starts := b.starts[asIs]
 	var steps []int
 	for step, n := range starts {
@@ -78,14 +80,14 @@ func (b *Builder) busiest() []Busy {
 		}
 	}
 	slices.SortFunc(steps, func(x, y int) int { return cmp.Or(cmp.Compare(starts[y], starts[x]), cmp.Compare(x, y)) })
-	list := []Busy{}
+	list := []BusyStep{}
 	for _, step := range steps[:min(len(steps), mostBusy)] {
 		known := &b.busy[step]
-		busy := Busy{
-			At: b.window.at(step).UTC(), Slots: b.slots[step], Starts: rounded(starts[step]), Jobs: known.jobs,
+		busy := BusyStep{
+			At: b.window.at(step).UTC(), Slots: int(b.slots[step]), Starts: rounded(starts[step]), Jobs: int(known.jobs),
 		}
 		for _, s := range known.most {
-			busy.Most = append(busy.Most, Share{s.job, rounded(s.units)})
+			busy.Most = append(busy.Most, BusyJob{ID: s.job, Starts: rounded(s.units)})
 		}
 		list = append(list, busy)
 	}

@@ -41,12 +41,12 @@ func (w Window) step(at time.Duration) int {
 
 // Forecast is what is to come in a window.
 type Forecast struct {
-	Jobs    int       // jobs with a slot in the window
-	Total   int64     // slots
-	Slots   []int64   // by step
-	Starts  []float64 // by step: expected starts, with the jitter that the jobs have
-	Busiest []Busy
-	Spread  []Peak // as it is, then for each of Jitters
+	Jobs    int        // jobs with a slot in the window
+	Total   int64      // slots
+	Slots   []int64    // by step
+	Starts  []float64  // by step: expected starts, with the jitter that the jobs have
+	Busiest []BusyStep // whose jobs have no names yet
+	Spread  []Peak     // as it is, then for each of Jitters
 }
 
 // Peak is the step with the most starts, and how many these are, if each recurring job had at least a jitter.

@@ -199,7 +199,7 @@ func TestTheExpectedStartsAreThoseOfManyJobs(t *testing.T) {
 			t.Errorf("minute %d: %g jobs are due, and %g are expected", step, due[step], expected)
 		}
 	}
-	if f.Total != n || f.Busiest[0].Jobs != n || f.Busiest[0].Most[0].Job != id(0) {
+	if f.Total != n || f.Busiest[0].Jobs != n || f.Busiest[0].Most[0].ID != id(0) {
 		t.Errorf("%d slots; the busiest is %+v", f.Total, f.Busiest[0])
 	}
 }

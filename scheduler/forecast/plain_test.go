@@ -118,7 +118,7 @@ func (p *plainly) check(t interface{ Fatalf(string, ...any) }, f Forecast) {
 	p.checkBusiest(t, f.Busiest)
 }
 
-func (p *plainly) checkBusiest(t interface{ Fatalf(string, ...any) }, busiest []Busy) {
+func (p *plainly) checkBusiest(t interface{ Fatalf(string, ...any) }, busiest []BusyStep) {
 	sorted := slices.DeleteFunc(slices.Clone(p.starts[0]), func(n float64) bool { return n == 0 })
 	slices.SortFunc(sorted, func(a, b float64) int { return cmp.Compare(b, a) })
 	if len(busiest) != min(len(sorted), mostBusy) {
@@ -126,24 +126,24 @@ func (p *plainly) checkBusiest(t interface{ Fatalf(string, ...any) }, busiest []
 	}
 	for i, b := range busiest {
 		step := int(b.At.Sub(p.From) / p.Step)
-		if !near(b.Starts, sorted[i]) || !near(b.Starts, p.starts[0][step]) || b.Slots != p.slots[step] {
+		if !near(b.Starts, sorted[i]) || !near(b.Starts, p.starts[0][step]) || int64(b.Slots) != p.slots[step] {
 			t.Fatalf("busy step %d is %+v, want %g starts and %d slots", i, b, sorted[i], p.slots[step])
 		}
-		var shares []Share
+		var shares []BusyJob
 		for job, starts := range p.by[step] {
-			shares = append(shares, Share{job, starts})
+			shares = append(shares, BusyJob{ID: job, Starts: starts})
 		}
-		slices.SortFunc(shares, func(a, b Share) int {
+		slices.SortFunc(shares, func(a, b BusyJob) int {
 			if !near(a.Starts, b.Starts) {
 				return cmp.Compare(b.Starts, a.Starts)
 			}
-			return bytes.Compare(a.Job[:], b.Job[:])
+			return bytes.Compare(a.ID[:], b.ID[:])
 		})
-		if b.Jobs != int64(len(shares)) || len(b.Most) != min(len(shares), mostJobs) {
+		if b.Jobs != len(shares) || len(b.Most) != min(len(shares), mostJobs) {
 			t.Fatalf("busy step %s has %d jobs and tells %d, want %d", b.At, b.Jobs, len(b.Most), len(shares))
 		}
 		for k, s := range b.Most {
-			if !near(s.Starts, shares[k].Starts) || !near(s.Starts, p.by[step][s.Job]) {
+			if !near(s.Starts, shares[k].Starts) || !near(s.Starts, p.by[step][s.ID]) {
 				t.Fatalf("busy step %s: job %d is %+v, want %+v", b.At, k, s, shares[k])
 			}
 		}

@@ -31,17 +31,17 @@ func (e *SupersededError) Unwrap() error {
 	return &domain.Refusal{Code: "superseded", Reason: e.Error()}
 }
 
-// Beat is the answer to a target's heartbeat.
-type Beat struct {
-	CancelRequested bool
-	Deadline        time.Time // when the attempt is lost, unless the target calls again before
+// Heartbeat is the answer to a target's heartbeat.
+type Heartbeat struct {
+	CancelRequested bool      `json:"cancel_requested" doc:"A cancel was requested: stop the work, and report complete or fail." example:"false"`
+	Deadline        time.Time `json:"deadline" doc:"The attempt is lost unless the target reports again before this instant."`
 }
 
-// Progress is the last progress that a target reported of a run.
+// Progress is the last progress that targets reported of a run.
 type Progress struct {
-	Attempt    int // number of the present attempt
-	Progress   json.RawMessage
-	RecordedAt *time.Time // nil: no progress was reported
+	Attempt    int             `json:"attempt" doc:"Number of the current attempt." example:"2"`
+	Progress   json.RawMessage `json:"progress" doc:"The progress reported last. Null: no progress was reported."`
+	RecordedAt *time.Time      `json:"recorded_at" doc:"When it was reported."`
 }
 
 // calledRun is a run whose target calls. Its rows are locked and read.
@@ -142,13 +142,13 @@ func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (call
 // to cancel the deadline no longer moves. HeartbeatRun returns *SupersededError when the attempt is over.
 func (s *Claims) HeartbeatRun(
 	ctx context.Context, run uuid.UUID, token string, progress json.RawMessage,
-) (Beat, error) {
-	var beat Beat
+) (Heartbeat, error) {
+	var beat Heartbeat
 	err := s.call(ctx, run, token, func(ctx context.Context, tx *pg.Tx, fence int64, c calledRun) error {
 		if fence != c.Fence || c.status != domain.StatusRunning {
 			return &SupersededError{run, c.status}
 		}
-		beat = Beat{CancelRequested: c.cancelRequested(), Deadline: c.Job.CallbackDeadline(c.started, c.now).UTC()}
+		beat = Heartbeat{CancelRequested: c.cancelRequested(), Deadline: c.Job.CallbackDeadline(c.started, c.now).UTC()}
 		var b pgx.Batch
 		if progress != nil {
 			b.Queue(`

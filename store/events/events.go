@@ -43,10 +43,11 @@ type Emitter struct {
 // Emitter returns an Emitter.
 func (s *Events) Emitter(w pg.Writes) Emitter { return Emitter{w, s} }
 
-// Emitted is an event that was just written.
+// Emitted is the answer to an event that was emitted.
 type Emitted struct {
-	ID         uuid.UUID
-	Subscribed int // how many jobs had subscribed, whatever their filters
+	ID         uuid.UUID `json:"id" format:"uuid" doc:"Id of the event: caused_by of its runs." example:"019ada6b-9c80-7b21-8f6e-1d2c3b4a5968"`
+	Name       string    `json:"name" doc:"Its name." example:"invoice.paid"`
+	Subscribed int       `json:"subscribed" doc:"How many jobs had subscribed, whatever their filters. Their runs follow at once." example:"3"`
 }
 
 // Emit writes an event, whose name and body the caller has checked. A nil body: it has none. Its runs follow: see
@@ -54,6 +55,7 @@ type Emitted struct {
 func (w Emitter) Emit(
 	ctx context.Context, name string, body json.RawMessage, traceParent string,
 ) (e Emitted, err error) {
+	e.Name = name
 	err = w.InTx(ctx, func(tx *pg.Tx) error {
 		if err := tx.QueryRow(ctx, `SELECT event, subscribed FROM punctual.write_event($1, $2, $3, $4, $5)`,
 			w.Tenant, name, []byte(body), audit.ActorOf(ctx).Words(), pg.OrNull(traceParent)).
@@ -68,19 +70,20 @@ func (w Emitter) Emit(
 	return e, err
 }
 
-// Trial is what an event would do if it was emitted now.
-type Trial struct {
-	Runs, Skips []string // names of jobs, at most MostNamed: those that would run, and those that are paused
-	Made        int      // how many would run
-	Skipped     int      // how many are paused
-	Unmatched   int      // how many have a filter that the event does not match
+// WouldEmit is the answer to a dry run of an event.
+type WouldEmit struct {
+	Runs      []string `json:"runs" doc:"Names of the jobs that would run, up to 1,000." example:"[\"book-payment\"]"`
+	Paused    []string `json:"paused" doc:"Names of the jobs that would get a skip, because they are paused, up to 1,000."`
+	Made      int      `json:"made" doc:"How many jobs would run." example:"1"`
+	Skipped   int      `json:"skipped" doc:"How many jobs are paused." example:"0"`
+	Unmatched int      `json:"unmatched" doc:"How many jobs have a filter that the body does not match." example:"2"`
 }
 
-// MostNamed is how many jobs a Trial names of each kind.
+// MostNamed is how many jobs a WouldEmit names of each kind.
 const MostNamed = 1000
 
 // Try returns what an event would do, and writes nothing.
-func (s *Events) Try(ctx context.Context, tenant int32, name string, body json.RawMessage) (Trial, error) {
+func (s *Events) Try(ctx context.Context, tenant int32, name string, body json.RawMessage) (WouldEmit, error) {
 	rows := pg.Query(ctx, s.db.Callers.Reader(tenant), `
 		SELECT j.name, j.state = 'paused' AND coalesce(j.paused_until > now(), true),
 		       coalesce(v.definition #>> '{schedule,filter}', '')
@@ -88,7 +91,7 @@ func (s *Events) Try(ctx context.Context, tenant int32, name string, body json.R
 		JOIN punctual.jobs j ON j.id = v.job_id AND j.version = v.version
 		WHERE v.tenant = $1 AND v.event = $2 AND j.tenant = $1 AND j.state <> 'deleted'
 		ORDER BY j.name`, tenant, name)
-	t := Trial{Runs: []string{}, Skips: []string{}}
+	t := WouldEmit{Runs: []string{}, Paused: []string{}}
 	filters := filters{body: body}
 	err := pg.Each3(rows, func(job string, paused bool, filter string) {
 		switch {
@@ -96,7 +99,7 @@ func (s *Events) Try(ctx context.Context, tenant int32, name string, body json.R
 			t.Unmatched++
 		case paused:
 			t.Skipped++
-			t.Skips = append(t.Skips, job)[:min(t.Skipped, MostNamed)]
+			t.Paused = append(t.Paused, job)[:min(t.Skipped, MostNamed)]
 		default:
 			t.Made++
 			t.Runs = append(t.Runs, job)[:min(t.Made, MostNamed)]

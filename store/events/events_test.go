@@ -23,9 +23,9 @@ import (
 )
 
 // event returns what became of an event.
-func event(c Fixture, name string, id uuid.UUID) events.Details {
+func event(c Fixture, name string, id uuid.UUID) events.EventDetails {
 	c.T.Helper()
-	d, _, err := c.Events.Get(c.T.Context(), c.Tenant, name, id, pg.Page{})
+	d, err := c.Events.Get(c.T.Context(), c.Tenant, name, id, pg.Page{})
 	Must(c.T, err)
 	return d
 }
@@ -74,7 +74,7 @@ func TestAnEventMakesARunOfEachSubscriber(t *testing.T) {
 		"plain": "pending", "own": "pending", "german": "pending", "paused": "skipped paused",
 	})
 	if d := event(c.Fixture, "invoice.paid", e.ID); d.Made != 3 || d.Skipped != 1 || d.Unmatched != 1 || d.EndedAt == nil ||
-		d.Ends[domain.StatusPending] != 3 || string(d.Body) != body {
+		d.Statuses[domain.StatusPending] != 3 || string(d.Body) != body {
 		t.Errorf("%+v", d)
 	}
 	sent := map[string]string{}
@@ -165,7 +165,7 @@ func TestRacingFanOutsMakeEachRunOnce(t *testing.T) {
 	all.Wait()
 	c.FanOut()
 	for _, id := range ids {
-		if d := event(c.Fixture, "a", id); d.Made != subscribers || d.Ends[domain.StatusPending] != subscribers || d.EndedAt == nil {
+		if d := event(c.Fixture, "a", id); d.Made != subscribers || d.Statuses[domain.StatusPending] != subscribers || d.EndedAt == nil {
 			t.Errorf("%+v", d.Event)
 		}
 	}
@@ -341,13 +341,13 @@ func TestTheNamesOfEvents(t *testing.T) {
 	if len(found) != 3 || found[0].Name != "a" || found[1].Name != "b" || found[2].Name != "d" {
 		t.Fatalf("%+v", found)
 	}
-	if b := found[1]; b.Subscribers != 2 || *b.Last != last.ID || b.DayEvents != 2 || b.DayRuns != 2 || b.Pending != 0 {
+	if b := found[1]; b.Subscribers != 2 || *b.LastID != last.ID || b.Events != 2 || b.Runs != 2 || b.Pending != 0 {
 		t.Errorf("%+v", b)
 	}
 	_, next, err := c.Events.Names(t.Context(), c.Tenant, pg.Page{Limit: 2})
 	Must(t, err)
 	if found, _, err = c.Events.Names(t.Context(), c.Tenant, pg.Page{Limit: 2, Cursor: next}); err != nil ||
-		len(found) != 1 || found[0].Name != "d" || found[0].Last != nil {
+		len(found) != 1 || found[0].Name != "d" || found[0].LastID != nil {
 		t.Errorf("after b: %+v, %v", found, err)
 	}
 	list, _, err := c.Events.List(t.Context(), c.Tenant, "b", pg.Page{})

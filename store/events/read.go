@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -13,22 +14,28 @@ import (
 	"punctual/store/pg"
 )
 
-// Event is an event, with the state of its fan-out.
+// Event is an event that was emitted.
 type Event struct {
-	ID         uuid.UUID
-	Name       string
-	EmittedAt  time.Time
-	EmittedBy  string // in words
-	Subscribed int
-	Made       int // runs, so far
-	Skipped    int
-	Unmatched  int
-	EndedAt    *time.Time // when its fan-out was over; nil: it is not
-	BodyBytes  *int       // nil: it has no body
+	ID         uuid.UUID `json:"id" format:"uuid" doc:"caused_by of its runs." example:"019ada6b-9c80-7b21-8f6e-1d2c3b4a5968"`
+	Name       string    `json:"name" doc:"Its name." example:"invoice.paid"`
+	EmittedAt  time.Time `json:"emitted_at" doc:"When it was emitted. Its subscribers are the jobs whose version was valid then."`
+	EmittedBy  string    `json:"emitted_by" doc:"Who emitted it." example:"submitter key shop (punctual_3fPq)"`
+	BodyBytes  *int      `json:"body_bytes" doc:"Length of its body. Null: it has none." example:"31"`
+	Subscribed int       `json:"subscribed" doc:"How many jobs had subscribed, whatever their filters." example:"3"`
+	FanOut     `json:"fan_out" doc:"How many of them have their run."`
 }
 
-const eventColumns = `e.id, e.name, e.emitted_at, e.emitted_by, e.subscribed, e.made, e.skipped, e.unmatched,
-	e.ended_at, octet_length(e.body)`
+// FanOut is how far an event has come to its subscribers.
+type FanOut struct {
+	Pending   bool       `json:"pending" doc:"Whether subscribers are left." example:"false"`
+	Made      int        `json:"made" doc:"How many runs it has made so far." example:"1"`
+	Skipped   int        `json:"skipped" doc:"How many subscribers got a skip so far: paused, or deleted since." example:"0"`
+	Unmatched int        `json:"unmatched" doc:"How many have a filter that the body does not match, so far." example:"2"`
+	EndedAt   *time.Time `json:"ended_at" doc:"When it had come to all of them. Null: it has not."`
+}
+
+const eventColumns = `e.id, e.name, e.emitted_at, e.emitted_by, octet_length(e.body), e.subscribed,
+	e.ended_at IS NULL, e.made, e.skipped, e.unmatched, e.ended_at`
 
 // EventRun is a run of an event, or the skip in its place.
 type EventRun struct {
@@ -39,12 +46,13 @@ type EventRun struct {
 	FinishedAt *time.Time     `json:"finished_at" doc:"When it reached its final status."`
 }
 
-// Details are what became of an event.
-type Details struct {
+// EventDetails are an event and its runs.
+type EventDetails struct {
 	Event
-	Body []byte
-	Ends map[domain.Status]int `db:"-"` // how many of its runs and skips have each status
-	Runs []EventRun            `db:"-"` // a page of them, in the order of their ids
+	Body       json.RawMessage       `json:"body,omitempty" doc:"Its body. Absent: it has none."`
+	Statuses   map[domain.Status]int `db:"-" json:"statuses" doc:"How many of its runs and skips have each status." example:"{\"succeeded\":1}"`
+	Runs       []EventRun            `db:"-" json:"runs" doc:"A page of its runs and skips, in the order of their ids."`
+	NextCursor *string               `db:"-" json:"next_cursor" doc:"The cursor of the next page of runs; null on the last one."`
 }
 
 var listed = pg.Listed[Event]{
@@ -61,14 +69,14 @@ func span(event uuid.UUID) (from, till uuid.UUID) {
 	return domain.FirstRunID(at), domain.FirstRunID(at.Add(time.Millisecond))
 }
 
-// Get returns an event with a page of its runs, and the cursor of the next page. The error is pg.ErrNotFound if the
-// tenant has no such event of the name.
+// Get returns an event with a page of its runs. The error is pg.ErrNotFound if the tenant has no such event of the
+// name.
 func (s *Events) Get(
 	ctx context.Context, tenant int32, name string, id uuid.UUID, page pg.Page,
-) (d Details, next string, err error) {
+) (d EventDetails, err error) {
 	after, _, err := page.After(listOfRuns)
 	if err != nil {
-		return d, "", err
+		return d, err
 	}
 	from, till := span(id)
 	const ofEvent = ` FROM punctual.runs r
@@ -78,20 +86,22 @@ func (s *Events) Get(
 	b.Queue(`
 		SELECT `+eventColumns+`, e.body FROM punctual.events e
 		WHERE e.id = $1 AND e.tenant = $2 AND e.name = $3`, id, tenant, name).
-		Query(pg.IntoOne(&d, pgx.RowToStructByPos[Details]))
+		Query(pg.IntoOne(&d, pgx.RowToStructByPos[EventDetails]))
 	b.Queue(`SELECT r.status::text, count(*)::int`+ofEvent+` GROUP BY 1`, id, from, till, tenant).
 		Query(func(rows pgx.Rows) error {
-			d.Ends = map[domain.Status]int{}
-			return pg.IntoMap(d.Ends)(rows)
+			d.Statuses = map[domain.Status]int{}
+			return pg.IntoMap(d.Statuses)(rows)
 		})
 	b.Queue(`SELECT r.id, coalesce(j.name, ''), r.status, r.reason, r.finished_at`+ofEvent+` AND r.id > $5
 		ORDER BY r.id LIMIT $6`, id, from, till, tenant, after, page.Size()+1).
 		Query(pg.Into(&d.Runs, pgx.RowToStructByPos[EventRun]))
 	if err := s.db.Callers.Reader(tenant).SendBatch(ctx, &b).Close(); err != nil {
-		return d, "", pg.Found(err, "event %s", id)
+		return d, pg.Found(err, "event %s", id)
 	}
+	var next string
 	d.Runs, next = pg.Cut(d.Runs, page, listOfRuns, func(r EventRun) uuid.UUID { return r.ID })
-	return d, next, nil
+	d.NextCursor = pg.OrNull(next)
+	return d, nil
 }
 
 // List returns the events of a name, newest first, and the cursor of the next page. The error is pg.ErrNotFound if
@@ -108,20 +118,20 @@ func (s *Events) List(ctx context.Context, tenant int32, name string, page pg.Pa
 		if err == nil && !known {
 			err = pgx.ErrNoRows
 		}
-		return nil, "", pg.Found(err, "event %s", name)
+		return found, "", pg.Found(err, "event %s", name)
 	}
 	return found, next, err
 }
 
-// Name is the name of events, with what is known of them.
-type Name struct {
-	Name        string
-	Subscribers int
-	Last        *uuid.UUID // the newest event; nil: none is kept
-	LastAt      *time.Time
-	DayEvents   int // emitted in the last 24 hours
-	DayRuns     int // made by these
-	Pending     int // whose fan-out is not over
+// EventName is the name of events, with its subscribers.
+type EventName struct {
+	Name        string     `json:"name" doc:"The name that jobs have in schedule.event." example:"invoice.paid"`
+	Subscribers int        `json:"subscribers" doc:"How many jobs run at it now." example:"3"`
+	LastID      *uuid.UUID `json:"last_id" format:"uuid" nullable:"true" doc:"The newest event. Null: none is kept."`
+	LastAt      *time.Time `json:"last_at" doc:"When that was emitted."`
+	Events      int        `json:"events_24h" doc:"How many were emitted in the last 24 hours." example:"120"`
+	Runs        int        `json:"runs_24h" doc:"How many runs these have made." example:"240"`
+	Pending     int        `json:"pending" doc:"How many have not come to all their subscribers." example:"0"`
 }
 
 // selectNames reads the names after $2, of events and of subscriptions. It goes from name to name along the indexes,
@@ -155,7 +165,7 @@ CROSS JOIN LATERAL (
 ORDER BY n.name`
 
 // Names returns the names of events that the tenant has emitted or subscribed to, and the cursor of the next page.
-func (s *Events) Names(ctx context.Context, tenant int32, page pg.Page) (found []Name, next string, err error) {
+func (s *Events) Names(ctx context.Context, tenant int32, page pg.Page) (found []EventName, next string, err error) {
 	after, err := base64.RawURLEncoding.Strict().DecodeString(page.Cursor)
 	if err != nil || page.Cursor != "" && !domain.NameForm.Match(after) {
 		return nil, "", &pg.CursorError{Cursor: page.Cursor}
@@ -164,7 +174,7 @@ func (s *Events) Names(ctx context.Context, tenant int32, page pg.Page) (found [
 	if err != nil {
 		return nil, "", err
 	}
-	found, err = pg.All(ctx, s.db.Callers.Reader(tenant), pgx.RowToStructByPos[Name], selectNames,
+	found, err = pg.All(ctx, s.db.Callers.Reader(tenant), pgx.RowToStructByPos[EventName], selectNames,
 		tenant, string(after), page.Size()+1, domain.FirstRunID(now.Add(-24*time.Hour)))
 	if err != nil {
 		return nil, "", fmt.Errorf("listing the names of events: %w", err)

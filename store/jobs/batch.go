@@ -23,11 +23,11 @@ import (
 // batch, ConflictSkip leaves the existing job as it is, and ConflictReplace replaces it as PutJob does. For
 // ConflictSkip a completed job with the same instant of an at exists too, so that a batch that is sent again does not
 // fire again what it has fired. A name may appear only once in a batch.
-func (w Writer) CreateJobs(ctx context.Context, jobs []NewJob, on OnConflict) ([]BatchResult, error) {
-	return pg.Do(ctx, w.Writes, func(tx *pg.Tx) ([]BatchResult, error) {
+func (w Writer) CreateJobs(ctx context.Context, jobs []NewJob, on OnConflict) ([]BatchItem, error) {
+	return pg.Do(ctx, w.Writes, func(tx *pg.Tx) ([]BatchItem, error) {
 		b := batchWrite{
 			store: w.store, tx: tx, tenant: w.Tenant, jobs: jobs, on: on,
-			results: make([]BatchResult, len(jobs)), errs: map[int]error{},
+			results: make([]BatchItem, len(jobs)), errs: map[int]error{},
 		}
 		return b.run(ctx)
 	})
@@ -40,13 +40,13 @@ type batchWrite struct {
 	tenant  int32
 	jobs    []NewJob
 	on      OnConflict
-	results []BatchResult
+	results []BatchItem
 	errs    map[int]error
 	secrets secrets.Facts
 	links   []links.Change // of the jobs that are replaced
 }
 
-func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
+func (b *batchWrite) run(ctx context.Context) ([]BatchItem, error) {
 	f, err := readFacts(ctx, b.tx, &pgx.Batch{}, b.tenant)
 	if err != nil {
 		return nil, fmt.Errorf("reading queues: %w", err)
@@ -121,7 +121,7 @@ func (b *batchWrite) prepare(ctx context.Context, f facts) []*fresh {
 			continue
 		}
 		n.index = i
-		b.results[i] = BatchResult{ID: n.ID, Name: name, Result: BatchCreated} // unless its name is taken
+		b.results[i] = BatchItem{ID: n.ID, Name: name, Result: BatchCreated} // unless its name is taken
 		all = append(all, n)
 	}
 	return all

@@ -21,17 +21,16 @@ import (
 	"punctual/store/runs"
 )
 
-// Dated is a run that a caller wants at an instant, as long as no claim has taken it.
-type Dated struct {
-	Key          string
-	Run          uuid.UUID // the id that it will have, unless it is moved
-	DueAt        time.Time
-	CreatedAt    time.Time     // when the key was first written
-	LatestAt     *time.Time    // beyond which no replacement moves it; nil: no bound
-	Sequence     *int64        // a replacement needs a higher one, if both have one
-	ExpiresAfter time.Duration // in place of the job's; 0: the job's
-	TriggeredBy  string        // who wrote it last, in words
-	Aside        bool          // it is set aside, because a claim met it while its job was paused
+// DatedRun is a run that a caller wants at an instant, as long as no claim has taken it.
+type DatedRun struct {
+	Key          string           `json:"key" doc:"Unique among the job's pending dated runs." example:"order-42"`
+	Run          uuid.UUID        `json:"run" format:"uuid" doc:"The id that the run will have. Another one when it is moved." example:"019ada6b-9c80-7b21-8f6e-1d2c3b4a5968"`
+	DueAt        time.Time        `json:"due_at" doc:"When it is due." example:"2026-12-01T16:00:00Z"`
+	CreatedAt    time.Time        `json:"created_at" doc:"When the key was first written." example:"2026-12-01T15:00:00Z"`
+	LatestAt     *time.Time       `json:"latest_at" doc:"No replacement moves it beyond this instant. null: no such bound."`
+	Sequence     *int64           `json:"sequence" doc:"A replacement with a sequence needs a higher one. null: there is none." example:"7"`
+	ExpiresAfter *domain.Duration `json:"expires_after" nullable:"true" doc:"In place of the job's. null: the job's."`
+	TriggeredBy  string           `json:"triggered_by" doc:"Who wrote it last." example:"editor key shop (punctual_3fPq)"`
 }
 
 // DateRequest is a run that a caller wants at an instant.
@@ -67,30 +66,30 @@ const (
 	KeyError   KeyConflict = "error"
 )
 
-// Written is what became of a DateRequest.
-type Written struct {
-	Key      string
-	Run      uuid.UUID
-	DueAt    time.Time
-	Created  bool // false: a run with the key was pending
-	Replaced bool // that run was moved
+// Dated is what became of a DateRequest.
+type Dated struct {
+	Key      string    `json:"key" doc:"The key of the dated run: the request's, or one that the server made." example:"order-42"`
+	Run      uuid.UUID `json:"run" format:"uuid" doc:"The id that the run will have. Another one when it is moved." example:"019ada6b-9c80-7b21-8f6e-1d2c3b4a5968"`
+	DueAt    time.Time `json:"due_at" doc:"When it is due." example:"2026-12-01T16:00:00Z"`
+	Created  bool      `json:"created" doc:"false: a run with the key was pending." example:"true"`
+	Replaced bool      `json:"replaced" doc:"Whether that run was moved." example:"false"`
 }
 
 // TriggerAt makes a dated run of a job, whatever the job's schedule says. Until it is claimed it has no row in runs.
 // Its claim decides as for a slot, by the definition that the job has then. The errors are those of TriggerJob, but for
 // *ActiveRunError. An error of a field of the request is a domain.Problem or a *domain.Refusal. The Refusal's code is
 // key_pending if a run with the key is pending and OnConflict is KeyError.
-func (w Writer) TriggerAt(ctx context.Context, ref string, r DateRequest) (Written, error) {
+func (w Writer) TriggerAt(ctx context.Context, ref string, r DateRequest) (Dated, error) {
 	out, err := w.date(ctx, ref, func(int) string { return "" }, r)
 	if err != nil {
-		return Written{}, err
+		return Dated{}, err
 	}
 	return out[0], nil
 }
 
 // TriggerBatch is TriggerAt for many runs of a job, all or none. Their keys must differ. The errors name the field of
 // the request at its index: items[3].at. It returns what became of the requests, in their order.
-func (w Writer) TriggerBatch(ctx context.Context, ref string, requests []DateRequest) ([]Written, error) {
+func (w Writer) TriggerBatch(ctx context.Context, ref string, requests []DateRequest) ([]Dated, error) {
 	return w.date(ctx, ref, func(i int) string { return fmt.Sprintf("items[%d].", i) }, requests...)
 }
 
@@ -103,8 +102,8 @@ const writeDated = `
 // date writes dated runs of a job. within returns what precedes the fields of a request in errors.
 func (w Writer) date(
 	ctx context.Context, ref string, within func(i int) string, requests ...DateRequest,
-) ([]Written, error) {
-	out := make([]Written, len(requests))
+) ([]Dated, error) {
+	out := make([]Dated, len(requests))
 	err := w.InTx(ctx, func(tx *pg.Tx) error {
 		submitter := slices.ContainsFunc(requests, func(r DateRequest) bool { return r.Submitter })
 		job, now, err := w.store.lockToTrigger(ctx, tx, w.Tenant, ref, submitter)
@@ -126,7 +125,7 @@ func (w Writer) date(
 		if err := job.writeDated(ctx, tx, requests, out); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(out, func(w Written) bool { return w.DueAt.Before(now.Add(pg.Soon)) }) {
+		if slices.ContainsFunc(out, func(w Dated) bool { return w.DueAt.Before(now.Add(pg.Soon)) }) {
 			tx.Wake()
 		}
 		return keysPending(requests, out, within)
@@ -149,7 +148,7 @@ func (r DateRequest) misdated(due, now time.Time) (wrong []domain.Problem) {
 
 // writeDated writes runs whose keys and instants are in out, and puts there what became of them. It writes in the order
 // of the keys, so that two batches do not wait for each other.
-func (j *jobRow) writeDated(ctx context.Context, tx *pg.Tx, requests []DateRequest, out []Written) error {
+func (j *jobRow) writeDated(ctx context.Context, tx *pg.Tx, requests []DateRequest, out []Dated) error {
 	order := make([]int, len(out))
 	for i := range order {
 		order[i] = i
@@ -176,7 +175,7 @@ func (j *jobRow) writeDated(ctx context.Context, tx *pg.Tx, requests []DateReque
 }
 
 // keysPending refuses requests with KeyError whose keys were pending.
-func keysPending(requests []DateRequest, out []Written, within func(i int) string) error {
+func keysPending(requests []DateRequest, out []Dated, within func(i int) string) error {
 	var blames []domain.Problem
 	for i, r := range requests {
 		if r.OnConflict == KeyError && !out[i].Created {
@@ -197,23 +196,32 @@ func keysPending(requests []DateRequest, out []Written, within func(i int) strin
 }
 
 const datedColumns = `d.key, d.run_id, d.due_at, d.created_at, d.latest_at, d.sequence,
-	coalesce(d.expires_after, '0'), coalesce(d.triggered_by, ''), d.lane < 0`
+	d.expires_after, coalesce(d.triggered_by, '')`
+
+func scanDated(row pgx.CollectableRow) (d DatedRun, err error) {
+	var expires *time.Duration
+	err = row.Scan(&d.Key, &d.Run, &d.DueAt, &d.CreatedAt, &d.LatestAt, &d.Sequence, &expires, &d.TriggeredBy)
+	if expires != nil {
+		d.ExpiresAfter = new(domain.DurationOf(*expires))
+	}
+	return d, err
+}
 
 // GetDated returns a pending dated run. The error is ErrNotFound if there is none with the key: it may have been
 // claimed.
-func (s *Jobs) GetDated(ctx context.Context, tenant int32, ref, key string) (Dated, error) {
+func (s *Jobs) GetDated(ctx context.Context, tenant int32, ref, key string) (DatedRun, error) {
 	q := s.db.Callers.Reader(tenant)
 	job, err := names.Find(ctx, q, tenant, ref)
 	if err != nil {
-		return Dated{}, err
+		return DatedRun{}, err
 	}
 	return oneDated(key, pg.Query(ctx, q, `
 		SELECT `+datedColumns+` FROM punctual.dated d WHERE d.tenant = $1 AND d.job_id = $2 AND d.key = $3`,
 		tenant, job, key))
 }
 
-func oneDated(key string, rows pgx.Rows) (Dated, error) {
-	d, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Dated])
+func oneDated(key string, rows pgx.Rows) (DatedRun, error) {
+	d, err := pgx.CollectExactlyOneRow(rows, scanDated)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return d, notPending(key)
 	}
@@ -222,7 +230,7 @@ func oneDated(key string, rows pgx.Rows) (Dated, error) {
 
 // CancelDated removes a pending dated run, for a caller who may be a submitter. The error is ErrNotFound if there is
 // none with the key: it may have been claimed. It is ErrNotForSubmitters as that of TriggerAt.
-func (s *Jobs) CancelDated(ctx context.Context, tenant int32, ref, key string, submitter bool) (d Dated, err error) {
+func (s *Jobs) CancelDated(ctx context.Context, tenant int32, ref, key string, submitter bool) (d DatedRun, err error) {
 	err = s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		job, _, err := s.lockToTrigger(ctx, tx, tenant, ref, submitter)
 		if err != nil {
@@ -258,7 +266,7 @@ const moveDated = `
 // MoveDated moves the pending dated run with the key of a request to the request's instant, though not beyond its
 // LatestAt, and leaves all else of it as it is. If its sequence is as high as the request's, it stays where it is. The
 // error is ErrNotFound if there is none with the key: it may have been claimed. Other errors are those of TriggerAt.
-func (s *Jobs) MoveDated(ctx context.Context, tenant int32, ref string, r DateRequest) (w Written, err error) {
+func (s *Jobs) MoveDated(ctx context.Context, tenant int32, ref string, r DateRequest) (w Dated, err error) {
 	err = s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		job, now, err := s.lockToTrigger(ctx, tx, tenant, ref, r.Submitter)
 		if err != nil {
@@ -301,7 +309,7 @@ type DatedRange struct {
 const listOfDated = 'D'
 
 // ListDated returns pending dated runs of a job.
-func (s *Jobs) ListDated(ctx context.Context, tenant int32, ref string, r DatedRange) ([]Dated, string, error) {
+func (s *Jobs) ListDated(ctx context.Context, tenant int32, ref string, r DatedRange) ([]DatedRun, string, error) {
 	q := s.db.Callers.Reader(tenant)
 	job, err := names.Find(ctx, q, tenant, ref)
 	if err != nil {
@@ -318,7 +326,7 @@ func (s *Jobs) ListDated(ctx context.Context, tenant int32, ref string, r DatedR
 	if r.To != nil {
 		to = domain.FirstRunID(*r.To)
 	}
-	found, err := pg.All(ctx, q, pgx.RowToStructByPos[Dated], `
+	found, err := pg.All(ctx, q, scanDated, `
 		SELECT `+datedColumns+`
 		FROM punctual.dated d
 		WHERE d.tenant = $1 AND d.job_id = $2 AND d.run_id > $3 AND d.run_id >= $4 AND d.run_id < $5
@@ -327,7 +335,7 @@ func (s *Jobs) ListDated(ctx context.Context, tenant int32, ref string, r DatedR
 	if err != nil {
 		return nil, "", fmt.Errorf("listing dated runs: %w", err)
 	}
-	page, cursor := pg.Cut(found, r.Page, listOfDated, func(d Dated) uuid.UUID { return d.Run })
+	page, cursor := pg.Cut(found, r.Page, listOfDated, func(d DatedRun) uuid.UUID { return d.Run })
 	return page, cursor, nil
 }
 

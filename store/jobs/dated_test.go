@@ -387,7 +387,7 @@ func TestAMoveLeavesAllButTheInstant(t *testing.T) {
 		TriggerRequest: jobs.TriggerRequest{Body: []byte(`1`), Headers: map[string]string{"X-A": "b"}},
 	})
 	before := rest()
-	move := func(r jobs.DateRequest) (jobs.Written, error) {
+	move := func(r jobs.DateRequest) (jobs.Dated, error) {
 		r.Key = "k"
 		return c.Jobs.MoveDated(t.Context(), c.Tenant, "reminder", r)
 	}

@@ -3,6 +3,8 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,11 +20,7 @@ type Forecast struct {
 	forecast.Forecast
 	AsOf   time.Time
 	Broken int // jobs whose schedules this binary cannot read: they are not counted
-	Names  map[uuid.UUID]JobName
 }
-
-// JobName names a job for people.
-type JobName struct{ Tenant, Name string }
 
 // The statements of Forecast read the next slot and the schedule of the jobs that may have slots before an instant, and
 // lock nothing. Jobs that are paused or have no slot left are not enabled. Most definitions set no jitter, and to look
@@ -72,8 +70,7 @@ func (s *Jobs) Forecast(ctx context.Context, tenant int32, w forecast.Window) (f
 	if f.Forecast, err = r.builder.Forecast(); err != nil {
 		return Forecast{}, fmt.Errorf("counting slots: %w", err)
 	}
-	f.Names, err = s.namesOf(ctx, tenant, f.Busiest)
-	return f, err
+	return f, s.name(ctx, tenant, f.Busiest)
 }
 
 // beginForecast keeps the read to one process of Postgres, which leaves the processors to the claims, and ends it even
@@ -123,21 +120,26 @@ func (r *forecasting) plan(schedule, jitter []byte) *forecast.Plan {
 	return p
 }
 
-// namesOf returns the names of the jobs that a forecast tells.
-func (s *Jobs) namesOf(ctx context.Context, tenant int32, busiest []forecast.Busy) (map[uuid.UUID]JobName, error) {
-	var ids []uuid.UUID
+// name fills in the names of the jobs of busy steps.
+func (s *Jobs) name(ctx context.Context, tenant int32, busiest []forecast.BusyStep) error {
+	jobs := map[uuid.UUID][]*forecast.BusyJob{}
 	for _, busy := range busiest {
-		for _, most := range busy.Most {
-			ids = append(ids, most.Job)
+		for i := range busy.Most {
+			job := &busy.Most[i]
+			jobs[job.ID] = append(jobs[job.ID], job)
 		}
 	}
-	return pg.Past(ctx, s.db.Callers, tenant, func(ctx context.Context, q pg.Source) (map[uuid.UUID]JobName, error) {
-		names := map[uuid.UUID]JobName{}
+	ids := slices.Collect(maps.Keys(jobs))
+	_, err := pg.Past(ctx, s.db.Callers, tenant, func(ctx context.Context, q pg.Source) (any, error) {
 		rows := pg.Query(ctx, q, `
 			SELECT j.id, j.name, t.name
 			FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant
 			WHERE j.id = ANY ($1) AND (j.tenant = $2 OR $2 = $3::integer)`, ids, tenant, pg.Everybody)
-		err := pg.Each3(rows, func(id uuid.UUID, name, tenant string) { names[id] = JobName{Name: name, Tenant: tenant} })
-		return names, pg.Wrap("reading the names of jobs", err)
+		return nil, pg.Wrap("reading the names of jobs", pg.Each3(rows, func(id uuid.UUID, name, tenant string) {
+			for _, job := range jobs[id] {
+				job.Name, job.Tenant = name, tenant
+			}
+		}))
 	})
+	return err
 }

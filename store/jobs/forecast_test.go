@@ -3,6 +3,7 @@ package jobs_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -72,7 +73,7 @@ func TestAForecastCountsTheSlotsOfActiveJobs(t *testing.T) {
 		}
 		busy := f.Busiest[0]
 		if !busy.At.Equal(from.Add(3*time.Hour)) || busy.Jobs != 3 || len(busy.Most) != 3 ||
-			f.Names[busy.Most[0].Job] != (jobs.JobName{Tenant: "default", Name: "daily"}) {
+			busy.Most[0].Tenant != "default" || busy.Most[0].Name != "daily" {
 			t.Errorf("the busiest hour is %+v", busy)
 		}
 	})
@@ -122,21 +123,19 @@ func TestAForecastIsATenantsOwn(t *testing.T) {
 	theirs := c
 	theirs.Tenant = other.ID
 	their := theirs.Create("theirs", cronAt("0 3 * * *"))
-	for tenant, want := range map[int32]map[uuid.UUID]jobs.JobName{
-		c.Tenant: {mine.ID: {Tenant: "default", Name: "mine"}}, other.ID: {their.ID: {Tenant: "other", Name: "theirs"}},
-		pg.Everybody: {
-			mine.ID: {Tenant: "default", Name: "mine"}, their.ID: {Tenant: "other", Name: "theirs"},
-		},
-		other.ID + 1: {},
+	for tenant, want := range map[int32]map[uuid.UUID]string{
+		c.Tenant: {mine.ID: "mine of default"}, other.ID: {their.ID: "theirs of other"},
+		pg.Everybody: {mine.ID: "mine of default", their.ID: "theirs of other"}, other.ID + 1: {},
 	} {
 		f := forecastOf(c, tenant)
-		if f.Jobs != len(want) || f.Total != int64(3*len(want)) || len(f.Names) != len(want) {
-			t.Errorf("tenant %d has %d jobs: %v", tenant, f.Jobs, f.Names)
-		}
-		for id, name := range want {
-			if f.Names[id] != name {
-				t.Errorf("tenant %d: %v", tenant, f.Names)
+		got := map[uuid.UUID]string{}
+		for _, busy := range f.Busiest {
+			for _, job := range busy.Most {
+				got[job.ID] = job.Name + " of " + job.Tenant
 			}
+		}
+		if f.Jobs != len(want) || f.Total != int64(3*len(want)) || !maps.Equal(got, want) {
+			t.Errorf("tenant %d has %d jobs: %v", tenant, f.Jobs, got)
 		}
 	}
 }

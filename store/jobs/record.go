@@ -78,11 +78,12 @@ const (
 	ConflictSkip    OnConflict = "skip"
 )
 
-// BatchResult is one job of a batch, in the order given.
-type BatchResult struct {
-	ID     uuid.UUID
-	Name   string
-	Result BatchOutcome
+// BatchItem is one job of a batch, in the order given.
+type BatchItem struct {
+	ID   uuid.UUID `json:"id" format:"uuid" doc:"The job's id." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	Name string    `json:"name" doc:"The job's name." example:"daily-invoice-gen"`
+
+	Result BatchOutcome `json:"result" enum:"created,replaced,unchanged,skipped" doc:"The result for the job. unchanged: the existing job has the same definition already. skipped: the name is taken, and the existing job stays as it is." example:"created"`
 }
 
 // BatchOutcome is what happened to one job of a batch.
