@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"math"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -50,8 +49,6 @@ func parse(cursor string) (p position, err error) {
 	_, err = binary.Decode(raw[1:], binary.BigEndian, &p)
 	return p, err
 }
-
-func (p position) recordedAt() time.Time { return time.UnixMicro(p.Micros) }
 
 // before reports whether p lies before the end of the row with the given ids.
 func (p position) before(xid int64, id int64) bool {

@@ -79,7 +79,7 @@ func (s *Changes) Read(ctx context.Context, tenant int32, after string, limit in
 		}
 	}
 	rows, err := pg.All(ctx, s.db.Callers.Reader(tenant), pgx.RowToStructByPos[feedRow], readPage,
-		tenant, from.XID, from.ID, from.Run, from.recordedAt(), limit)
+		tenant, from.XID, from.ID, from.Run, time.UnixMicro(from.Micros), limit)
 	switch {
 	case err != nil:
 		return Page{}, fmt.Errorf("reading changes: %w", err)

@@ -28,10 +28,6 @@ type dated struct {
 	events  []RunEvent
 }
 
-func newDated() dated {
-	return dated{at: map[uuid.UUID]pgtype.TID{}, entered: map[uuid.UUID]bool{}}
-}
-
 // enterDated makes runs of dated rows, if their jobs are active. It finds the rows by their addresses. They send the
 // current version of their jobs. A run has data of its own only if its caller gave some: without a key of the caller's
 // its id is the key.

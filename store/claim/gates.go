@@ -272,14 +272,6 @@ func queueWait(b *pgx.Batch, jobs, runs []uuid.UUID) {
 // that frees the gate, or freeGates, sets the run due earlier.
 const parking = time.Hour
 
-// queuePark leaves runs alone until their gates are freed. The caller holds the gates and the runs' rows in ready.
-func queuePark(b *pgx.Batch, runs []uuid.UUID) {
-	b.Queue(`
-		UPDATE punctual.ready
-		SET due_at = now() + $2::interval * (1 + random()), at_gate = true, at_limit = NULL
-		WHERE run_id = ANY($1::uuid[])`, runs, parking)
-}
-
 // LockGate locks the gate of a tenant's job, if it has one, to cancel runs of the job. In the order of locks, a gate
 // comes after the job's schedule and before its runs, its rows in ready and its row in jobs.
 func LockGate(ctx context.Context, tx *pg.Tx, tenant int32, job uuid.UUID) error {

@@ -152,7 +152,8 @@ func (s *Claims) claimReady(ctx context.Context, what readyClaim) (c readyClaim,
 	}
 	err = s.wary.ready.try(func(wary bool) error {
 		c = what
-		c.claims, c.following, c.wary, c.busy, c.dated = s, following, wary, lockedRows{}, newDated()
+		c.claims, c.following, c.wary, c.busy = s, following, wary, lockedRows{}
+		c.dated = dated{at: map[uuid.UUID]pgtype.TID{}, entered: map[uuid.UUID]bool{}}
 		c.tenants, c.held, c.stays = map[uuid.UUID]int32{}, map[uuid.UUID]*domain.Held{}, map[uuid.UUID]bool{}
 		c.lanes, c.lines = map[uuid.UUID]int16{}, map[uuid.UUID]*line{}
 		return s.onConn(ctx, s.db.Runs, func(conn *pgx.Conn) error {
@@ -248,8 +249,10 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 	var b pgx.Batch
 	c.gates = map[uuid.UUID]Gate{}
 	queueGatesOfAny(&b, c.gatable, c.gates)
-	if c.wary {
-		c.lookForLocked(&b)
+	if c.wary { // lock the rows that the claim may write, after the gates, and find those that others have locked
+		c.busy.queue(&b, "runs", c.ids)
+		c.busy.queue(&b, "jobs", c.gatable)
+		c.busy.queue(&b, "notified", c.gatable)
 	}
 	dayOfRuns(c.ids).queue(&b, readWaiting, c.ids).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
@@ -444,8 +447,11 @@ func (c *readyClaim) write(ctx context.Context) error {
 			FROM unnest($1::uuid[], $2::timestamptz[]) AS u(run_id, due_at)
 			WHERE r.run_id = u.run_id`, c.later, c.until)
 	}
-	if len(c.park) > 0 {
-		queuePark(&b, c.park)
+	if len(c.park) > 0 { // until their gates are freed
+		b.Queue(`
+			UPDATE punctual.ready
+			SET due_at = now() + $2::interval * (1 + random()), at_gate = true, at_limit = NULL
+			WHERE run_id = ANY($1::uuid[])`, c.park, parking)
 	}
 	c.limits.queue(&b)
 	if len(c.leave) > 0 {

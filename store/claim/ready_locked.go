@@ -7,14 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// lookForLocked queues statements that lock the rows a claim of ready runs may write, and find the rows that other
-// transactions have locked. They come after the statement that locks the gates.
-func (c *readyClaim) lookForLocked(b *pgx.Batch) {
-	c.busy.queue(b, "runs", c.ids)
-	c.busy.queue(b, "jobs", c.gatable)
-	c.busy.queue(b, "notified", c.gatable)
-}
-
 // leaveLocked puts a run off if another transaction has locked its row. It also puts off a run whose attempt has to be
 // ended if the job's row in jobs or notified is locked.
 func (c *readyClaim) leaveLocked(w waitingRun) bool {

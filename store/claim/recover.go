@@ -222,7 +222,9 @@ func readRunning(
 // Ended is told of attempts that this replica has ended for their targets. It counts them in the metrics.
 func (s *Claims) Ended(outcomes []domain.Outcome, written map[uuid.UUID]bool) {
 	s.askLimits(outcomes)
-	s.askWorkflows(outcomes)
+	if slices.ContainsFunc(outcomes, ofWorkflow) {
+		s.db.Ask(ChoreWorkflows)
+	}
 	s.options.Tracer.Ended(outcomes, written)
 	if s.options.Ended == nil {
 		return

@@ -190,13 +190,6 @@ func (c concerned) queueLock(b *pgx.Batch) {
 	b.Queue(lockWorkflowsOf, pg.Prepared{}, c.runs)
 }
 
-// askWorkflows asks for AdvanceWorkflows if something may follow from outcomes.
-func (s *Claims) askWorkflows(outcomes []domain.Outcome) {
-	if slices.ContainsFunc(outcomes, ofWorkflow) {
-		s.db.Ask(ChoreWorkflows)
-	}
-}
-
 // workflow is a live workflow whose row is locked.
 type workflow struct {
 	id     uuid.UUID

@@ -110,7 +110,11 @@ func (o oldDay) goes(t dayTable) bool { return o.old && (o.gone || !t.failures) 
 // retire does what is left to do for a day.
 func (d *Days) retire(ctx context.Context, o oldDay) error {
 	attached, left := false, false
+	var ofRuns []string // the tables that hold the day's runs
 	for _, t := range o.tables {
+		if t.parent == "runs" {
+			ofRuns = append(ofRuns, t.name)
+		}
 		if t.state == "pending" {
 			// Whatever its age: until this is finished, nothing else of the same parent can be detached.
 			if err := d.alter(ctx, t, "FINALIZE"); err != nil {
@@ -133,7 +137,7 @@ func (d *Days) retire(ctx context.Context, o oldDay) error {
 			return err
 		}
 	}
-	expected, may, err := d.archives.MayDrop(ctx, o.from, o.runTables())
+	expected, may, err := d.archives.MayDrop(ctx, o.from, ofRuns)
 	if err != nil {
 		return err
 	}
@@ -158,16 +162,6 @@ func (d *Days) retire(ctx context.Context, o oldDay) error {
 		d.log.Info("the runs of an old day were removed", "day", o.day, "failures_kept", *kept)
 	}
 	return nil
-}
-
-// runTables names the tables that hold the day's runs.
-func (o oldDay) runTables() (names []string) {
-	for _, t := range o.tables {
-		if t.parent == "runs" {
-			names = append(names, t.name)
-		}
-	}
-	return names
 }
 
 // attach lets a day stay whose removal has begun, so that its runs are seen again.

@@ -63,12 +63,6 @@ var listed = pg.Listed[Event]{
 // listOfRuns is the list that a cursor of runs of an event belongs to.
 const listOfRuns = 'F'
 
-// span returns the ids that the runs of an event may have: from the first to the second, which is not included.
-func span(event uuid.UUID) (from, till uuid.UUID) {
-	at := domain.IDTime(event)
-	return domain.FirstRunID(at), domain.FirstRunID(at.Add(time.Millisecond))
-}
-
 // Get returns an event with a page of its runs. The error is pg.ErrNotFound if the tenant has no such event of the
 // name.
 func (s *Events) Get(
@@ -78,7 +72,8 @@ func (s *Events) Get(
 	if err != nil {
 		return d, err
 	}
-	from, till := span(id)
+	at := domain.IDTime(id) // its runs have ids of the same millisecond
+	from, till := domain.FirstRunID(at), domain.FirstRunID(at.Add(time.Millisecond))
 	const ofEvent = ` FROM punctual.runs r
 		LEFT JOIN punctual.jobs j ON j.id = r.job_id
 		WHERE r.id >= $2 AND r.id < $3 AND r.tenant = $4 AND r.caused_by = $1 AND r.trigger = 'event'`
