@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -252,7 +253,7 @@ func docsFieldsOf(schema *huma.Schema) []docsField {
 			Choices: strings.Join(api.Texts(p.Enum), ", "),
 		}
 		if p.Default != nil {
-			f.Default = fmt.Sprint(p.Default)
+			f.Default = fmt.Sprint(reflect.Indirect(reflect.ValueOf(p.Default))) // huma has a pointer for one of a *int
 		}
 		if f.Required {
 			required = append(required, f)

@@ -57,6 +57,9 @@ func TestThePageIsInTheOrderOfUse(t *testing.T) {
 			t.Errorf("#%s leads nowhere", link[1])
 		}
 	}
+	if address := regexp.MustCompile(`<code>0x[0-9a-f]{6,}`).FindString(page); address != "" {
+		t.Errorf("%s is no default", address)
+	}
 	for _, want := range []string{"<td><code>30s</code>", `id="first-job"`, `All fields of <a href="#schema-JobInput">`} {
 		if !strings.Contains(html.UnescapeString(page), want) {
 			t.Errorf("the page has no %s", want)

@@ -69,7 +69,7 @@ func BenchmarkNextHerd(b *testing.B) {
 
 func BenchmarkParse(b *testing.B) {
 	for b.Loop() {
-		if _, _, _, err := parse("*/15 9-17 1,15,L * mon-fri"); err != nil {
+		if _, err := parseAnew("*/15 9-17 1,15,L * mon-fri"); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -43,28 +43,46 @@ type Expression struct {
 // Its error is a [*SyntaxError], or one for each field that is wrong, joined. An expression that can never fire, such
 // as "0 0 30 2 *", is an error.
 func Parse(expr string) (*Expression, error) {
-	if e, found := parsed.Get(expr); found {
-		return e, nil
+	p, err := parse(expr)
+	if err != nil {
+		return nil, err
 	}
-	e, _, _, err := parse(expr)
-	if err == nil {
-		parsed.Add(e.source, e)
-	}
-	return e, err
+	return p.Expression, nil
 }
 
-// parsed has the valid expressions of late. A job that is written needs its own several times, and many jobs share one.
-var parsed, _ = lru.New[string, *Expression](1024) // fails only for a size that is not positive
+// parsed is a valid expression with the texts of its six fields and what they mean.
+type parsed struct {
+	*Expression
+	texts  []string
+	fields fields
+}
 
-// parse is Parse, and returns the texts of the six fields and what they mean, too.
-func parse(expr string) (e *Expression, texts []string, f fields, err error) {
-	if texts, err = split(expr); err != nil {
-		return nil, nil, f, err
+// recent has the expressions that were parsed of late. A job that is written needs its own several times, and many jobs
+// share one.
+var recent, _ = lru.New[string, *parsed](1024) // fails only for a size that is not positive
+
+// parse is Parse, and returns what the parts of the expression are, too.
+func parse(expr string) (*parsed, error) {
+	if p, found := recent.Get(expr); found {
+		return p, nil
 	}
+	p, err := parseAnew(expr)
+	if err == nil {
+		recent.Add(p.source, p)
+	}
+	return p, err
+}
+
+func parseAnew(expr string) (*parsed, error) {
+	texts, err := split(expr)
+	if err != nil {
+		return nil, err
+	}
+	p := &parsed{texts: texts}
 	var errs []error
-	for i := range f {
+	for i := range p.fields {
 		var fieldErr *SyntaxError
-		if f[i], fieldErr = parseField(&specs[i], texts[i]); fieldErr != nil {
+		if p.fields[i], fieldErr = parseField(&specs[i], texts[i]); fieldErr != nil {
 			errs = append(errs, fieldErr)
 			if i == dayOfWeek && secondsLast(expr, texts) {
 				fieldErr.Reason += "; the first of six fields is the second, which croniter has last"
@@ -72,9 +90,9 @@ func parse(expr string) (e *Expression, texts []string, f fields, err error) {
 		}
 	}
 	if err = errors.Join(errs...); err == nil {
-		e, err = compile(expr, texts, &f)
+		p.Expression, err = compile(expr, texts, &p.fields)
 	}
-	return e, texts, f, err
+	return p, err
 }
 
 // secondsLast reports whether an expression of six fields is valid with the second behind the others, as in croniter.

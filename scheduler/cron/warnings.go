@@ -12,10 +12,11 @@ var numericWeekday = regexp.MustCompile(`(^|[,-])[0-7]`)
 // Warnings returns what a valid expression means here and may mean otherwise in the system that it comes from; none for
 // most. zone is the name of its zone; empty if it was given none. The error is that of [Parse].
 func Warnings(expr, zone string) (warnings []string, err error) {
-	e, texts, f, err := parse(expr)
+	p, err := parse(expr)
 	if err != nil {
 		return nil, err
 	}
+	f, texts := &p.fields, p.texts
 	dom, dow := &f[dayOfMonth], &f[dayOfWeek]
 	likeQuartz := len(strings.Fields(expr)) == 6 || strings.Contains(expr, "?")
 	if likeQuartz && !f.full(dayOfWeek) && numericWeekday.MatchString(texts[dayOfWeek]) {
@@ -36,7 +37,7 @@ func Warnings(expr, zone string) (warnings []string, err error) {
 	}
 	switch {
 	case zone != "":
-	case !e.interval:
+	case !p.interval:
 		warnings = append(warnings, "its hours are in UTC, as the schedule has no timezone")
 	case !f.full(dayOfMonth) || !f.full(dayOfWeek) || !f.full(month):
 		warnings = append(warnings, "its days are in UTC, as the schedule has no timezone")

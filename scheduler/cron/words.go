@@ -10,11 +10,11 @@ import (
 // Words says when an expression fires, for people: "Mon–Fri 03:00", "every 15 min", "on the last day of the month
 // 00:00". Times of day are in the schedule's zone, which the words leave to the caller. The error is that of [Parse].
 func Words(expr string) (string, error) {
-	_, _, f, err := parse(expr)
+	p, err := parse(expr)
 	if err != nil {
 		return "", err
 	}
-	days, times := dayWords(&f), timeWords(&f)
+	days, times := dayWords(&p.fields), timeWords(&p.fields)
 	switch {
 	case days == "" && strings.HasPrefix(times, "every"):
 		return times, nil
