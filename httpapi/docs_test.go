@@ -23,7 +23,7 @@ import (
 func docsOf(t *testing.T, c Config, change func(*http.Request)) string {
 	t.Helper()
 	c.Store, c.Registerer = new(store.Store), prometheus.NewRegistry()
-	handler, err := New(c)
+	handler, err := NewHandler(c)
 	must(t, err)
 	r, w := httptest.NewRequest("GET", "/docs", nil), httptest.NewRecorder()
 	change(r)

@@ -66,7 +66,7 @@ func serve(t testing.TB, change ...func(*Config)) *service {
 func (s *service) another(config Config) *service {
 	s.t.Helper()
 	config.Store = s.store
-	handler, err := New(config)
+	handler, err := NewHandler(config)
 	must(s.t, err)
 	server := httptest.NewServer(handler)
 	s.t.Cleanup(server.Close)

@@ -45,7 +45,7 @@ func TestNotReadyWithoutASchema(t *testing.T) {
 	st, err := store.Open(t.Context(), store.Options{DatabaseURL: pgtest.EmptyDSN(t)})
 	must(t, err)
 	defer st.Close()
-	handler, err := New(Config{Store: st, Log: slog.New(slog.DiscardHandler)})
+	handler, err := NewHandler(Config{Store: st, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	record(t, handler, "GET", "/readyz", "").want(503).shows("punctual migrate")
 }

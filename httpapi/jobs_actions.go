@@ -7,7 +7,6 @@ import (
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
-	"punctual/httpapi/body"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/runs"
@@ -45,12 +44,6 @@ func (s *server) jobActionRoutes() {
 	}, s.deleteJob)
 }
 
-// jobInput is a request about a job, with a body.
-type jobInput[T any] struct {
-	JobRef
-	Request body.Body[T]
-}
-
 func (s *server) pauseJob(ctx context.Context, tenant int32, in *jobInput[PauseInput]) (*jobAnswer, error) {
 	pause := in.Request.Value
 	if err := in.Request.Check(pause.validate()...); err != nil {
@@ -68,13 +61,6 @@ func (s *server) resumeJob(ctx context.Context, tenant int32, in *jobInput[Resum
 		return nil, err
 	}
 	return s.answerJob(s.Store.Jobs.ResumeJob(ctx, tenant, in.Job, in.Request.Value.Note))
-}
-
-// triggerInput is a request for runs of a job.
-type triggerInput[T any] struct {
-	JobRef
-	Keyed[T]
-	Traced
 }
 
 func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerInput[TriggerInput]) (*answered, error) {

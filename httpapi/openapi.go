@@ -240,19 +240,3 @@ func indented(document []byte, err error) ([]byte, error) {
 	b.WriteByte('\n')
 	return b.Bytes(), err
 }
-
-// The groups of operations, in the order of the documentation.
-const (
-	tagJobs        = "jobs"
-	tagRuns        = "runs"
-	tagCallbacks   = "callbacks"
-	tagDeadLetters = "dead letters"
-	tagOperations  = "operations"
-	tagSchedules   = "schedules"
-	tagEvents      = "events"
-	tagTenants     = "tenants and keys"
-	tagAudit       = "audit"
-	tagSecrets     = "secrets"
-	tagFleet       = "queues and replicas"
-	tagOverview    = "overview"
-)

@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write testdata/openapi.json anew")
 
 // documents serves what needs no database.
 var documents = sync.OnceValues(func() (http.Handler, error) {
-	return New(Config{Store: new(store.Store), Registerer: prometheus.NewRegistry()})
+	return NewHandler(Config{Store: new(store.Store), Registerer: prometheus.NewRegistry()})
 })
 
 // static200 answers a request that needs no database.

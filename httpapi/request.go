@@ -10,6 +10,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/google/uuid"
 
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
@@ -166,3 +169,46 @@ func (m IfMatch) version() (*int32, error) {
 
 // any reports whether the condition is only that the job exists, in any version.
 func (m IfMatch) any() bool { return strings.TrimSpace(m.Tag) == "*" }
+
+// pathID is an id in a path. It is zero if it is malformed.
+type pathID struct{ id uuid.UUID }
+
+// UnmarshalText never fails: a malformed id names nothing, which exists says.
+func (p *pathID) UnmarshalText(text []byte) error {
+	p.id, _ = parseID(string(text))
+	return nil
+}
+
+// exists returns ErrNotFound for a malformed id.
+func (p pathID) exists() error {
+	if p.id == uuid.Nil {
+		return store.ErrNotFound
+	}
+	return nil
+}
+
+// instantParam is an optional instant in a query. An unescaped plus sign arrives as a space.
+type instantParam struct{ at *time.Time }
+
+// UnmarshalText reads RFC 3339.
+func (p *instantParam) UnmarshalText(text []byte) error {
+	at, err := domain.ParseInstant(strings.ReplaceAll(string(text), " ", "+"))
+	if err != nil {
+		return err
+	}
+	p.at = &at
+	return nil
+}
+
+// jobInput is a request about a job, with a body.
+type jobInput[T any] struct {
+	JobRef
+	Request body.Body[T]
+}
+
+// triggerInput is a request for runs of a job.
+type triggerInput[T any] struct {
+	JobRef
+	Keyed[T]
+	Traced
+}

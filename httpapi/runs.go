@@ -6,8 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -104,23 +102,6 @@ func (s *server) cancelRun(ctx context.Context, tenant int32, in *RunRef) (*answ
 const aYear = "A page looks through 366 days with runs: it may then have few items, or none, and a next_cursor that " +
 	"continues with older runs."
 
-// pathID is an id in a path. It is zero if it is malformed.
-type pathID struct{ id uuid.UUID }
-
-// UnmarshalText never fails: a malformed id names nothing, which exists says.
-func (p *pathID) UnmarshalText(text []byte) error {
-	p.id, _ = parseID(string(text))
-	return nil
-}
-
-// exists returns ErrNotFound for a malformed id.
-func (p pathID) exists() error {
-	if p.id == uuid.Nil {
-		return store.ErrNotFound
-	}
-	return nil
-}
-
 // parseID returns ErrNotFound for a malformed id.
 func parseID(text string) (uuid.UUID, error) {
 	if !uuidForm.MatchString(text) {
@@ -213,19 +194,6 @@ func (s *server) answerRuns(
 		err = s.Store.Runs.FillCauses(ctx, tenant, records)
 	}
 	return listOf(records, next, err, func(r runs.Run) ListedRun { return ListedRun{r, short} })
-}
-
-// instantParam is an optional instant in a query. An unescaped plus sign arrives as a space.
-type instantParam struct{ at *time.Time }
-
-// UnmarshalText reads RFC 3339.
-func (p *instantParam) UnmarshalText(text []byte) error {
-	at, err := domain.ParseInstant(strings.ReplaceAll(string(text), " ", "+"))
-	if err != nil {
-		return err
-	}
-	p.at = &at
-	return nil
 }
 
 // RerunInput is the optional body of a rerun.

@@ -60,7 +60,7 @@ func serve(t *testing.T) (*Client, *recorder) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	api, err := httpapi.New(httpapi.Config{Store: s, NoAuth: true, Log: slog.New(slog.DiscardHandler)})
+	api, err := httpapi.NewHandler(httpapi.Config{Store: s, NoAuth: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

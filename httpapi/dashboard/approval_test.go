@@ -43,7 +43,7 @@ func (s site) guarded() site {
 	s.t.Helper()
 	pages, err := New(Config{Log: slog.New(slog.DiscardHandler), Version: "test", Sessions: s.store.Secrets})
 	must(s.t, err)
-	api, err := httpapi.New(httpapi.Config{Store: s.store, Log: pages.Log, Pages: pages})
+	api, err := httpapi.NewHandler(httpapi.Config{Store: s.store, Log: pages.Log, Pages: pages})
 	must(s.t, err)
 	server := httptest.NewServer(api)
 	s.t.Cleanup(server.Close)

@@ -53,7 +53,7 @@ func serveOn(t *testing.T, c Config, tokens auth.OIDC, server *httptest.Server, 
 	c.Version, c.Sessions = "test", s.Secrets
 	pages, err := New(c)
 	must(t, err)
-	api, err := httpapi.New(httpapi.Config{Store: s, Log: c.Log, NoAuth: c.NoAuth, OIDC: tokens, Pages: pages})
+	api, err := httpapi.NewHandler(httpapi.Config{Store: s, Log: c.Log, NoAuth: c.NoAuth, OIDC: tokens, Pages: pages})
 	must(t, err)
 	server.Config.Handler = api
 	server.Start()

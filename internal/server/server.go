@@ -221,7 +221,7 @@ func newAPI(
 	if err != nil {
 		return nil, err
 	}
-	api, err := httpapi.New(httpapi.Config{
+	api, err := httpapi.NewHandler(httpapi.Config{
 		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry,
 		DefaultJitter: c.Store.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.SignIn.OIDC, Guard: guardian,
 		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL), Origin: origin, Courier: courier, Mailer: mailer,
