@@ -53,16 +53,15 @@ func Queue(ctx context.Context, b *pgx.Batch, tenant int32, now time.Time, chang
 	return nil
 }
 
-// Rows collects entries, column by column, for one INSERT.
-type Rows struct {
-	ids           []uuid.UUID
-	resources     []*uuid.UUID
-	jobs          []*uuid.UUID
-	tenants       []int32
-	at            []time.Time
-	actions       []string
-	names         []*string
-	before, after []*string
+// Rows collects entries for one INSERT.
+type Rows []entry
+
+type entry struct {
+	Change
+	id            uuid.UUID
+	tenant        int32
+	at            time.Time
+	before, after *string
 }
 
 // Add adds an entry about a change that a tenant made now.
@@ -72,29 +71,33 @@ func (r *Rows) Add(tenant int32, now time.Time, c Change) error {
 	if err := errors.Join(err, failed); err != nil {
 		return fmt.Errorf("encoding a change: %w", err)
 	}
-	r.ids = append(r.ids, domain.NewRunID(now))
-	r.resources, r.jobs = append(r.resources, pg.OrNull(c.ID)), append(r.jobs, pg.OrNull(c.Job))
-	r.tenants, r.at = append(r.tenants, tenant), append(r.at, now)
-	r.actions, r.names = append(r.actions, string(c.Action)), append(r.names, pg.OrNull(c.Name))
-	r.before, r.after = append(r.before, before), append(r.after, after)
+	*r = append(*r, entry{c, domain.NewRunID(now), tenant, now, before, after})
 	return nil
 }
 
-const insertEntries = `
-INSERT INTO punctual.audit_entries (
-    id, resource_id, job_id, tenant, at, action, name, before, after, actor_kind, actor, address, request_id)
-SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::int[]), unnest($5::timestamptz[]),
-       unnest($6::text[]), unnest($7::text[]), unnest($8::json[]), unnest($9::json[]),
-       $10::text, $11::text, $12::text::inet, $13::text`
+var entryColumns = pg.Columns[entry]{
+	pg.Col("id", "uuid", func(e entry) uuid.UUID { return e.id }),
+	pg.Col("resource_id", "uuid", func(e entry) *uuid.UUID { return pg.OrNull(e.ID) }),
+	pg.Col("job_id", "uuid", func(e entry) *uuid.UUID { return pg.OrNull(e.Job) }),
+	pg.Col("tenant", "int", func(e entry) int32 { return e.tenant }),
+	pg.Col("at", "timestamptz", func(e entry) time.Time { return e.at }),
+	pg.Col("action", "text", func(e entry) string { return string(e.Action) }),
+	pg.Col("name", "text", func(e entry) *string { return pg.OrNull(e.Name) }),
+	pg.Col("before", "json", func(e entry) *string { return e.before }),
+	pg.Col("after", "json", func(e entry) *string { return e.after }),
+}
+
+var insertEntries = `
+INSERT INTO punctual.audit_entries (` + entryColumns.Names() + `, actor_kind, actor, address, request_id)
+SELECT ` + entryColumns.Each() + `,
+       ` + entryColumns.Arg(1) + `::text, ` + entryColumns.Arg(2) + `::text, ` + entryColumns.Arg(3) + `::text::inet,
+       ` + entryColumns.Arg(4) + `::text`
 
 // Queue queues the entries. The context names the author.
 func (r *Rows) Queue(ctx context.Context, b *pgx.Batch) {
-	if len(r.ids) == 0 {
-		return
+	if len(*r) > 0 {
+		b.Queue(insertEntries, pg.Prepared{}.With(append(entryColumns.Args(*r), ActorOf(ctx).Columns()...)...)...)
 	}
-	b.Queue(insertEntries, append([]any{
-		pg.Prepared{}, r.ids, r.resources, r.jobs, r.tenants, r.at, r.actions, r.names, r.before, r.after,
-	}, ActorOf(ctx).Columns()...)...)
 }
 
 // encodeChange returns the state of a resource as JSON, and nil for nil.

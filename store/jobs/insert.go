@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -117,49 +118,63 @@ func (h *held) stateFor(paused bool) domain.JobState {
 	return domain.JobActive
 }
 
+// newJobs are the columns of new jobs.
+var newJobs = pg.Columns[*fresh]{
+	pg.Col("id", "uuid", func(j *fresh) uuid.UUID { return j.ID }),
+	pg.Col("name", "text", func(j *fresh) string { return j.Definition.Name }),
+	pg.Col("state", "text", func(j *fresh) string { return string(j.State) }),
+	pg.Col("kind", "text", func(j *fresh) string { return string(j.Definition.Schedule.Kind()) }),
+	pg.Col("labels", "text", func(j *fresh) string { return j.labels }),
+	pg.Col("definition", "text", func(j *fresh) string { return j.definition }),
+	pg.Col("scheduled_for", "timestamptz", func(j *fresh) *time.Time { return j.scheduledFor }),
+	pg.Col("next_run_at", "timestamptz", func(j *fresh) *time.Time { return j.nextRunAt }),
+	pg.Col("lane", "smallint", func(j *fresh) int16 { return j.lane }),
+	pg.Col("enabled", "boolean", func(j *fresh) bool { return j.enabled }),
+	pg.Col("gated", "boolean", func(j *fresh) bool { return claim.Gated(j.Definition) }),
+	pg.Col("entry", "uuid", func(j *fresh) uuid.UUID { return domain.NewRunID(j.CreatedAt) }), // of the audit log
+	pg.Col("masked", "text", func(j *fresh) *string { return audit.MaskedOf(j.definition) }),
+	pg.Col("event", "text", func(j *fresh) *string { return j.event() }),
+}
+
 // One statement writes everything of new jobs. A job whose name is taken is left out; the statement waits for a
 // transaction that is writing the same name. It waits for the deletion of the tenant too, whose key still works for a
 // moment after that.
-const insertJobs = `
+var insertJobs = strings.NewReplacer(
+	"{jobs}", newJobs.Unnest("n"), "{tenant}", newJobs.Arg(1)+"::integer", "{now}", newJobs.Arg(2)+"::timestamptz",
+	"{actor_kind}", newJobs.Arg(3)+"::text", "{actor}", newJobs.Arg(4)+"::text",
+	"{address}", newJobs.Arg(5)+"::text::inet", "{request_id}", newJobs.Arg(6)+"::text",
+	"{paused_by}", newJobs.Arg(7)+"::text").Replace(`
 WITH owner AS MATERIALIZED (
-	SELECT id, name FROM punctual.tenants WHERE id = $1::integer AND deleted_at IS NULL FOR KEY SHARE),
-new AS (
-	SELECT n.id, n.name, n.state, n.kind, n.labels, n.definition, n.scheduled_for, n.next_run_at, n.lane, n.enabled,
-	       n.gated, n.entry, n.masked, n.event
-	FROM unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[],
-		$11::timestamptz[], $12::smallint[], $13::boolean[], $14::boolean[], $15::uuid[], $16::text[],
-		$22::text[])
-		AS n(id, name, state, kind, labels, definition, scheduled_for, next_run_at, lane, enabled, gated, entry, masked,
-		     event)),
+	SELECT id, name FROM punctual.tenants WHERE id = {tenant} AND deleted_at IS NULL FOR KEY SHARE),
+new AS (SELECT * FROM {jobs}),
 made AS (
 	INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue,
 		labels, named, created_at, updated_at, paused_at, paused_by)
-	SELECT n.id, $1::integer, $2::integer, n.name, CASE n.state WHEN 'completed' THEN 'active' ELSE n.state END, n.kind,
-		n.lane / 4, n.labels::jsonb, n.state <> 'completed', $3::timestamptz, $3::timestamptz,
-		CASE n.state WHEN 'paused' THEN $3::timestamptz END, CASE n.state WHEN 'paused' THEN $21::text END
+	SELECT n.id, {tenant}, 1, n.name, CASE n.state WHEN 'completed' THEN 'active' ELSE n.state END, n.kind,
+		n.lane / 4, n.labels::jsonb, n.state <> 'completed', {now}, {now},
+		CASE n.state WHEN 'paused' THEN {now} END, CASE n.state WHEN 'paused' THEN {paused_by} END
 	FROM new n CROSS JOIN owner
 	ON CONFLICT (tenant, name) WHERE named DO NOTHING
 	RETURNING id),
 versions AS (
 	INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, tenant, event)
-	SELECT n.id, $2::integer, $3::timestamptz, n.state, n.definition::json,
-		CASE WHEN n.event IS NOT NULL THEN $1::integer END, n.event
+	SELECT n.id, 1, {now}, n.state, n.definition::json, CASE WHEN n.event IS NOT NULL THEN {tenant} END, n.event
 	FROM new n JOIN made ON made.id = n.id),
 next AS (
 	INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled, completed_at)
-	SELECT n.id, n.scheduled_for, n.next_run_at, $1::integer, $2::integer, n.lane, n.enabled,
-		CASE n.state WHEN 'completed' THEN $3::timestamptz END
+	SELECT n.id, n.scheduled_for, n.next_run_at, {tenant}, 1, n.lane, n.enabled,
+		CASE n.state WHEN 'completed' THEN {now} END
 	FROM new n JOIN made ON made.id = n.id),
 gates AS (
 	INSERT INTO punctual.exclusive (job_id) SELECT n.id FROM new n JOIN made ON made.id = n.id WHERE n.gated),
 audited AS (
 	INSERT INTO punctual.audit_entries (id, resource_id, job_id, tenant, at, action, name, after,
 		actor_kind, actor, address, request_id)
-	SELECT n.entry, n.id, n.id, $1::integer, $3::timestamptz, 'job.create', n.name,
+	SELECT n.entry, n.id, n.id, {tenant}, {now}, 'job.create', n.name,
 		('{"version":1,"state":"' || n.state || '","definition":' || coalesce(n.masked, n.definition) || '}')::json,
-		$17::text, $18::text, $19::text::inet, $20::text
+		{actor_kind}, {actor}, {address}, {request_id}
 	FROM new n JOIN made ON made.id = n.id)
-SELECT made.id, owner.name FROM made CROSS JOIN owner`
+SELECT made.id, owner.name FROM made CROSS JOIN owner`)
 
 // The rows of a batch that stand in tables of package claim: see insertMany.
 const (
@@ -233,25 +248,8 @@ func insertFree(
 	}
 	// Sorted, so that two batches with the same names wait for each other and do not deadlock.
 	slices.SortFunc(jobs, compareNames)
-	args := []any{
-		tenant, int32(1), now,
-		pg.Column(jobs, func(j *fresh) uuid.UUID { return j.ID }),
-		jobNames(jobs),
-		pg.Column(jobs, func(j *fresh) string { return string(j.State) }),
-		pg.Column(jobs, func(j *fresh) string { return string(j.Definition.Schedule.Kind()) }),
-		pg.Column(jobs, func(j *fresh) string { return j.labels }),
-		pg.Column(jobs, func(j *fresh) string { return j.definition }),
-		pg.Column(jobs, func(j *fresh) *time.Time { return j.scheduledFor }),
-		pg.Column(jobs, func(j *fresh) *time.Time { return j.nextRunAt }),
-		pg.Column(jobs, func(j *fresh) int16 { return j.lane }),
-		pg.Column(jobs, func(j *fresh) bool { return j.enabled }),
-		pg.Column(jobs, func(j *fresh) bool { return claim.Gated(j.Definition) }),
-		pg.Column(jobs, func(*fresh) uuid.UUID { return domain.NewRunID(now) }), // of the audit log's entry
-		pg.Column(jobs, func(j *fresh) *string { return audit.MaskedOf(j.definition) }),
-	}
 	actor := audit.ActorOf(ctx)
-	args = append(append(args, actor.Columns()...), actor.Words(),
-		pg.Column(jobs, func(j *fresh) *string { return j.event() }))
+	args := append(append(newJobs.Args(jobs), tenant, now), append(actor.Columns(), actor.Words())...)
 	if len(jobs) == 1 {
 		args = slices.Insert(args, 0, any(pg.Prepared{})) // a batch deserves a plan made for its number of jobs
 	}
