@@ -33,6 +33,33 @@ const (
 	modelParked   = 2 // until a run at its gate is looked at again
 )
 
+// modelEvent is something that happens. Each kind uses some of the fields.
+type modelEvent struct {
+	do           string
+	job, replica int
+	run, of      uuid.UUID // the run that it makes, or is about; the run made again, or the skip that a slot may become
+	claim        int       // which claim of the run it is about: the fence
+	with         string    // how an attempt ended, or who is frozen
+	hours        int
+}
+
+// What an outcome means: that the attempt failed with a reason, or the end of the attempt.
+var (
+	modelFailures = map[string]domain.Reason{
+		"500": domain.ReasonHTTP5xx, "503": domain.ReasonHTTP5xx, // with a Retry-After
+		"timeout": domain.ReasonTimeout, "connect": domain.ReasonConnect,
+	}
+	modelEnds = map[string]modelEnd{
+		"200":         {status: domain.StatusSucceeded},
+		"202":         {status: domain.StatusSucceeded},
+		"410":         {domain.StatusDead, domain.ReasonGone, domain.AttemptFailed},
+		"interrupted": {status: domain.StatusRetrying, outcome: domain.AttemptInterrupted},
+		"given back":  {status: domain.StatusPending},
+		"expired":     {status: domain.StatusSkipped, reason: domain.ReasonExpired},
+		"cancelled":   {domain.StatusCancelled, domain.ReasonCancelled, domain.AttemptCancelled},
+	}
+)
+
 // modelJobs have every policy of overlap. Their slots come only when the test says so.
 var modelJobs = []modelJob{
 	{policy: domain.PolicyAllow, maxAttempts: 4},

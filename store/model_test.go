@@ -59,16 +59,6 @@ type modelEnd struct {
 // Why an event is refused.
 var errBadState, errSuperseded = errors.New("state"), errors.New("superseded")
 
-// modelEvent is something that happens. Each kind uses some of the fields.
-type modelEvent struct {
-	do           string
-	job, replica int
-	run, of      uuid.UUID // the run that it makes, or is about; the run made again, or the skip that a slot may become
-	claim        int       // which claim of the run it is about: the fence
-	with         string    // how an attempt ended, or who is frozen
-	hours        int
-}
-
 // transition returns the state after an event, and leaves m as it is. The error says why the event is refused.
 func transition(m model, e modelEvent) (after model, err error) {
 	m.jobs, m.runs = slices.Clone(m.jobs), slices.Clone(m.runs)
@@ -302,23 +292,6 @@ func (m *model) start(r *modelRun, replica int) {
 	r.attempt++
 	r.claims++
 }
-
-// What an outcome means: that the attempt failed with a reason, or the end of the attempt.
-var (
-	modelFailures = map[string]domain.Reason{
-		"500": domain.ReasonHTTP5xx, "503": domain.ReasonHTTP5xx, // with a Retry-After
-		"timeout": domain.ReasonTimeout, "connect": domain.ReasonConnect,
-	}
-	modelEnds = map[string]modelEnd{
-		"200":         {status: domain.StatusSucceeded},
-		"202":         {status: domain.StatusSucceeded},
-		"410":         {domain.StatusDead, domain.ReasonGone, domain.AttemptFailed},
-		"interrupted": {status: domain.StatusRetrying, outcome: domain.AttemptInterrupted},
-		"given back":  {status: domain.StatusPending},
-		"expired":     {status: domain.StatusSkipped, reason: domain.ReasonExpired},
-		"cancelled":   {domain.StatusCancelled, domain.ReasonCancelled, domain.AttemptCancelled},
-	}
-)
 
 // answers is the outcome of an attempt, as its replica writes it.
 func (e modelEvent) answers(m *model, r *modelRun) error {
