@@ -44,7 +44,11 @@ const (
 )
 
 // Passing reports whether a subject is about late runs and missed slots, each of which is over when it is told.
-func (k Kind) Passing() bool { return heldAlerts[k] != "" && k != KindOverlap }
+func (k Kind) Passing() bool {
+	return slices.Contains([]Kind{
+		KindLate, KindMissed, KindLimit, KindQueue, KindFreeze, KindDatabase, KindReplicas,
+	}, k)
+}
 
 // State is the state of a subject.
 type State string

@@ -162,7 +162,7 @@ func IntoKeys[K comparable, V any](all map[K]V, value V) func(pgx.Rows) error {
 	}
 }
 
-// Column returns one value of each row, such as an array for a statement.
+// Column returns one value of each row, or of each element of any other list. An array for a statement is one.
 func Column[R, T any](rows []R, of func(R) T) []T {
 	values := make([]T, len(rows))
 	for i, r := range rows {
