@@ -493,7 +493,7 @@ COMMENT ON COLUMN punctual.runs.skipped_count IS 'On a skip: how many slots it s
 COMMENT ON COLUMN punctual.runs.lane IS 'Queue id x 4 + priority (0 high, 1 normal, 2 low).';
 COMMENT ON COLUMN punctual.runs.attempt IS 'Number of the latest attempt, from 1; 0 before the first.';
 COMMENT ON COLUMN punctual.runs.http_status IS 'HTTP status of the latest attempt''s response, if there was one.';
-COMMENT ON COLUMN punctual.runs.late IS 'True: it was created after the job''s tolerance for missed slots.';
+COMMENT ON COLUMN punctual.runs.late IS 'True: it was first claimed after the job''s tolerance for missed slots.';
 COMMENT ON COLUMN punctual.runs.status IS
     'pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
 COMMENT ON COLUMN punctual.runs.trigger IS

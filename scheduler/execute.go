@@ -68,12 +68,8 @@ func (s *Scheduler) execute(o *domain.Outcome, p *admit.Permit) wire.Result {
 		}
 		return silence
 	}
-	turned := o.TurnsLate(started)
-	o.Late = o.Late || turned
 	s.metrics.late(o.Assignment, started)
-	result := s.send(o, started)
-	o.TurnedLate = turned && !o.StartedAt.IsZero()
-	return result
+	return s.send(o, started)
 }
 
 // send sends the request of an attempt that may go out.

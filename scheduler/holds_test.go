@@ -107,24 +107,23 @@ func TestWhoseBreakerIsOpen(t *testing.T) {
 	}
 }
 
-func TestWhatIsFirstSentLaterThanItsToleranceIsLate(t *testing.T) {
+func TestWhatIsFirstClaimedLaterThanItsToleranceIsLate(t *testing.T) {
 	due := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		name    string
 		trigger domain.Trigger
-		attempt int
 		after   time.Duration
 		want    bool
 	}{
-		{"a slot within its tolerance", domain.TriggerSchedule, 1, 60 * time.Second, false},
-		{"a slot beyond it", domain.TriggerSchedule, 1, 61 * time.Second, true},
-		{"a run by hand", domain.TriggerManual, 1, 61 * time.Second, true},
-		{"a retry is not first sent", domain.TriggerSchedule, 2, time.Hour, false},
-		{"somebody asked for a backfill", domain.TriggerBackfill, 1, time.Hour, false},
-		{"or a replay", domain.TriggerReplay, 1, time.Hour, false},
-		{"a notice", domain.TriggerNotify, 1, time.Hour, false},
+		{"a slot within its tolerance", domain.TriggerSchedule, 60 * time.Second, false},
+		{"a slot beyond it", domain.TriggerSchedule, 61 * time.Second, true},
+		{"a run by hand", domain.TriggerManual, 61 * time.Second, true},
+		{"what has expired is not sent", domain.TriggerSchedule, 61 * time.Minute, false},
+		{"somebody asked for a backfill", domain.TriggerBackfill, time.Hour, false},
+		{"or a replay", domain.TriggerReplay, time.Hour, false},
+		{"a notice", domain.TriggerNotify, time.Hour, false},
 	} {
-		a := domain.Assignment{Job: compiled(t, `{}`), Trigger: c.trigger, Attempt: c.attempt, DueAt: due}
+		a := domain.Assignment{Job: compiled(t, `{"expires_after": "1h"}`), Trigger: c.trigger, DueAt: due}
 		if got := a.TurnsLate(due.Add(c.after)); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
 		}

@@ -128,6 +128,30 @@ func patiently(jobs []process.JobSpec) []process.JobSpec {
 	return jobs
 }
 
+// A request that says that its run is late is on record as late, although the replica that has sent it dies.
+func TestALateRunOfAKilledReplicaIsOnRecordAsLate(t *testing.T) {
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	victim := fatal(t, dsn, failpoint.SendWritten, 1, "kill")
+	tenant := map[string]any{"scope": "tenant"}
+	do[any](t, victim.API, "POST", "/v1/freeze", tenant)
+	create(t, victim.API, job("late", w.URL, process.JobSpec{"missed": map[string]any{"tolerance": "1s"}}))
+	do[any](t, victim.API, "POST", "/v1/jobs/late/trigger", nil)
+	conn := connect(t, dsn)
+	await(t, "the run to be later than its tolerance", func() bool {
+		return query[bool](t, conn, `SELECT now() - due_at > interval '1500 ms' FROM punctual.runs`)
+	})
+	do[any](t, victim.API, "POST", "/v1/unfreeze", tenant)
+	ended(t, "the replica that sends the late run", victim.Process)
+	survivor := serve(t, dsn)
+	f := atRest(t, dsn, w)
+	verify(t, f, Conditions{})
+	if len(f.Requests) != 2 || !f.Requests[0].Late || !f.Requests[1].Late {
+		t.Errorf("want two requests of a late run, got %+v", f.Requests)
+	}
+	stop(t, survivor)
+}
+
 // A replica that freezes inside the transaction of its claim keeps its locks until Postgres ends the transaction.
 func TestAReplicaFrozenInItsClaimHoldsNobodyUp(t *testing.T) {
 	exhaustive(t, "takes a quarter of a minute")

@@ -274,15 +274,12 @@ func (s Situation) skip(reason Reason, first, last time.Time) Skip {
 	return Skip{Reason: reason, First: first, Last: last, Count: s.Job.Timetable.count(first, last)}
 }
 
-// Overdue says what becomes of a run that was wanted at an instant and comes to its claim now: it is on time, or late,
-// or missed. Its instant counts as the only slot of a job.
-func (j *Job) Overdue(due, now time.Time) (late, missed bool) {
-	if !due.Before(now.Add(-j.Missed.Tolerance.Value())) {
-		return false, false
-	}
+// Misses reports whether a run that was wanted at an instant and comes to its claim now is missed. Its instant counts
+// as the only slot of a job.
+func (j *Job) Misses(due, now time.Time) bool {
 	window := j.Missed.Window
-	missed = j.Missed.Policy == MissedSkip || !window.IsZero() && due.Before(now.Add(-window.Value()))
-	return !missed, missed
+	return due.Before(now.Add(-j.Missed.Tolerance.Value())) &&
+		(j.Missed.Policy == MissedSkip || !window.IsZero() && due.Before(now.Add(-window.Value())))
 }
 
 // SkipPassed plans one skip, with the reason, for the slots of a recurring job from the given one up to now. The

@@ -38,7 +38,6 @@ type Outcome struct {
 	Truncated  bool              // the body was longer than Response
 	Result     json.RawMessage   // what a success answered or its target reported; nil: nothing
 	ResultNote string            // why a result is not kept
-	TurnedLate bool              // the run was first sent later than its tolerance, and was not late before
 	Reported   bool              // the target ended it so in a transaction of its own, whatever the attempt's answer was
 	// RetryIn is the delay before the next attempt, or before the same attempt is tried again. After a 202 it is how long
 	// the target may be silent.

@@ -148,11 +148,12 @@ func (a Assignment) Expiry() (at time.Time, expires bool) {
 	return a.DueAt.Add(after), expires && !a.Trigger.Ordered()
 }
 
-// TurnsLate reports whether a run whose first request goes out now is late, whatever it waited for. Replays and
-// backfills never are: they were asked for long after the slot was due. Neither are messages to recipients.
+// TurnsLate reports whether a run that was never sent is late if it is claimed to be sent now, whatever it waited for.
+// Replays and backfills never are: they were asked for long after the slot was due. Neither are messages to recipients,
+// nor runs that have expired, which are not sent.
 func (a Assignment) TurnsLate(now time.Time) bool {
 	return !a.Trigger.Ordered() && a.Trigger != TriggerNotify &&
-		!a.Late && a.Attempt == 1 && now.Sub(a.DueAt) > a.Job.Missed.Tolerance.Value()
+		!a.Late && now.Sub(a.DueAt) > a.Job.Missed.Tolerance.Value() && !a.Expired(now)
 }
 
 // Held says what holds an unsent run back, and how long it may wait.

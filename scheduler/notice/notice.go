@@ -417,7 +417,7 @@ func describe(e domain.NewsEvent) string {
 		}
 		return "nothing more is told of its trouble"
 	case domain.EventLate:
-		return fmt.Sprintf("%s made after the job's tolerance, the last at %s", times(e.Count, "run"), at(e.LastAt))
+		return fmt.Sprintf("%s first claimed after the job's tolerance, the last at %s", times(e.Count, "run"), at(e.LastAt))
 	case domain.EventStale:
 		if e.Since == nil {
 			return "no success within expect_success_within"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -23,9 +22,7 @@ type dated struct {
 	at      map[uuid.UUID]pgtype.TID // addresses of their rows
 	entered map[uuid.UUID]bool       // those that are runs now, also in queues that this claim does not serve
 	settled int                      // how many are runs now, or set aside
-	late    []uuid.UUID              // runs later than their job's tolerance
 	over    []uuid.UUID              // runs that are too late
-	events  []RunEvent
 }
 
 // enterDated makes runs of dated rows, if their jobs are active. It finds the rows by their addresses. They send the
@@ -107,20 +104,14 @@ func (c *readyClaim) enterDated(ctx context.Context) error {
 	return nil
 }
 
-// missed reports whether a run that was dated is too late for its job. It notes what is late.
-func (d *dated) missed(w *waitingRun, job *domain.Job, now time.Time) bool {
-	if !d.entered[w.RunID] {
+// missed reports whether a run that was dated is too late for its job.
+func (c *readyClaim) missed(w waitingRun, job *domain.Job) bool {
+	if !c.dated.entered[w.RunID] || !job.Misses(w.DueAt, c.now) {
 		return false
 	}
-	late, missed := job.Overdue(w.DueAt, now)
-	switch {
-	case missed:
-		d.over, d.events = append(d.over, w.RunID), append(d.events, RunEvent{job, domain.EventMissed, w.RunID})
-	case late:
-		w.Late = true
-		d.late, d.events = append(d.late, w.RunID), append(d.events, RunEvent{job, domain.EventLate, w.RunID})
-	}
-	return missed
+	c.dated.over = append(c.dated.over, w.RunID)
+	c.events = append(c.events, RunEvent{job, domain.EventMissed, w.RunID})
+	return true
 }
 
 // keep gives rows in ready to those that are not among the runs that start.
@@ -137,15 +128,12 @@ func (d *dated) keep(ctx context.Context, conn *pgx.Conn, start []uuid.UUID) err
 	return pg.Wrap("keeping dated runs", pg.Exec(ctx, conn, keepDated, kept))
 }
 
-// write queues what was decided about runs that are late or missed.
-func (d *dated) write(b *pgx.Batch, following Following) {
-	if len(d.events) == 0 {
-		return
+// write queues the end of runs that are missed.
+func (d *dated) write(b *pgx.Batch) {
+	if len(d.over) > 0 {
+		b.Queue(`
+			UPDATE punctual.runs
+			SET status = 'skipped', reason = 'missed', finished_at = greatest(now(), created_at)
+			WHERE id = ANY($1::uuid[])`, d.over)
 	}
-	b.Queue(`UPDATE punctual.runs SET late = true WHERE id = ANY($1::uuid[])`, d.late)
-	b.Queue(`
-		UPDATE punctual.runs
-		SET status = 'skipped', reason = 'missed', finished_at = greatest(now(), created_at)
-		WHERE id = ANY($1::uuid[])`, d.over)
-	following.QueueEvents(b, d.events)
 }

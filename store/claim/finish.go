@@ -269,7 +269,7 @@ func (s *Claims) finish(ctx context.Context, f *lookingFinish) (written map[uuid
 func plain(outcomes []domain.Outcome, on Day, following Following) bool {
 	for i := range outcomes {
 		o := &outcomes[i]
-		if o.Verdict != domain.Succeed || o.Gated || o.TurnedLate || keeps(o) || ofWorkflow(*o) || following.Concerns(o.Job) {
+		if o.Verdict != domain.Succeed || o.Gated || keeps(o) || ofWorkflow(*o) || following.Concerns(o.Job) {
 			return false
 		}
 	}
@@ -309,7 +309,6 @@ func queueFinish(
 			FOR NO KEY UPDATE`, gated)
 	}
 	queueReported(b, outcomes)
-	queueTurnedLate(b, outcomes)
 	queueOutcomes(b, outcomes, on, written)
 	if len(gated) > 0 {
 		b.Queue(releaseGates, gated, runs)
@@ -317,27 +316,6 @@ func queueFinish(
 	queueEnd(b, released, earlier, on)
 	following.QueueEnds(b, outcomes, on)
 	return written
-}
-
-// queueTurnedLate marks runs that were first sent later than their tolerance, whatever they waited for. It is a
-// statement of its own, so that runs in time cost nothing.
-func queueTurnedLate(b *pgx.Batch, outcomes []domain.Outcome) {
-	var ids []uuid.UUID
-	var fences []int64
-	for _, o := range outcomes {
-		if o.TurnedLate {
-			ids, fences = append(ids, o.RunID), append(fences, o.Fence)
-		}
-	}
-	if len(ids) > 0 {
-		b.Queue(`
-			UPDATE punctual.runs r SET late = true
-			FROM unnest($1::uuid[], $2::bigint[]) AS u(id, fence)
-			WHERE r.id = ANY($1::uuid[])
-			  AND r.id = u.id
-			  AND r.fence = u.fence
-			  AND coalesce(r.status = 'running', false)`, ids, fences)
-	}
 }
 
 // gatedJobs returns, sorted, the jobs whose gates may be held by runs among the outcomes. It also returns these runs.

@@ -281,16 +281,34 @@ func TestARunThatWaitsBeyondItsBoundIsAViolation(t *testing.T) {
 	}
 }
 
-func TestARunThatTurnedLateSaysSo(t *testing.T) {
+// The claim decides that a run is late, so that its row and its request say the same, whatever ends its replica.
+func TestARunThatIsFirstClaimedLateSaysSo(t *testing.T) {
 	c := NewReplica(t)
-	a, b := c.Manual("late"), c.Manual("punctual")
-	late := Succeeded(a)
-	late.TurnedLate = true
-	c.Finish(late, Succeeded(b))
-	if n := c.Count(`SELECT count(*) FROM punctual.runs WHERE late AND id = $1`, a.RunID); n != 1 ||
-		c.Count(`SELECT count(*) FROM punctual.runs WHERE late`) != 1 {
-		t.Error("the late one is not marked, or the other one is")
+	c.Create("job", Never, Tolerating(10*time.Second), Notify(Hook, domain.EventLate))
+	age := func(run uuid.UUID, by time.Duration) {
+		c.Exec(`UPDATE punctual.runs SET due_at = due_at - $2::interval WHERE id = $1`, run, by)
 	}
+	inTime := c.Begun("job")
+	c.Finish(Interrupted(inTime))
+	age(inTime.RunID, time.Minute) // it was sent in time, so it stays so
+	late := c.Trigger("job").ID
+	age(late, time.Minute)
+	for round, end := range []Ending{GivenBack, Succeeded} {
+		b := c.ClaimReady(10)
+		if len(b.Runs) != 2 {
+			t.Fatalf("%d runs were claimed, want 2", len(b.Runs))
+		}
+		for _, a := range b.Runs {
+			want := a.RunID == late
+			c.WantCount(map[bool]int{true: 1}[want], "late rows", `SELECT count(*) FROM punctual.runs WHERE late AND id = $1`, a.RunID)
+			if a.Late != want {
+				t.Errorf("claim %d: the request of %s says late %t, want %t", round+1, a.RunID, a.Late, want)
+			}
+			c.Finish(end(a))
+		}
+	}
+	c.WantCount(1, "notices about a late run", `SELECT count(*) FROM punctual.notices WHERE event = 'late' AND run_id = $1`, late)
+	c.WantCount(1, "notices about late runs", `SELECT count(*) FROM punctual.notices WHERE event = 'late'`)
 }
 
 func TestARunThatGaveUpWaitingIsADeadLetter(t *testing.T) {

@@ -43,7 +43,7 @@ SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_
        CASE WHEN (r.claimed_at IS NOT NULL OR r.caused_by IS NOT NULL) AND r.status <> 'running'
             THEN coalesce((SELECT j.state = 'deleted' FROM punctual.jobs j WHERE j.id = r.job_id), true)
             ELSE false END,
-       r.claimed_at IS NULL,
+       r.claimed_at IS NULL, r.started_at IS NULL,
        ` + keptColumns + `
 FROM punctual.runs r
 LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
@@ -56,6 +56,7 @@ WITH started AS (
     UPDATE punctual.runs r
     SET status = 'running', attempt = attempt + 1, fence = nextval('punctual.fences'), replica = $2,
         claimed_at = now(), started_at = now(), accepted_at = NULL, next_attempt_at = NULL,
+        late = late OR id = ANY($4::uuid[]),
         error = CASE WHEN status = 'retrying' THEN error END -- what a pending run waited for is over
     WHERE r.id = ANY($1::uuid[]) AND r.status IN ('pending', 'retrying')
     RETURNING r.id, r.fence),
@@ -102,7 +103,8 @@ type readyClaim struct {
 	taken     []uuid.UUID // jobs whose gates are taken, each by the run in takers
 	takers    []uuid.UUID
 	present   presence
-	started   []RunEvent
+	late      []uuid.UUID // runs that start, and are late only now
+	events    []RunEvent
 	ended     []domain.Outcome // attempts of overdue targets
 	batch     domain.Batch
 }
@@ -123,6 +125,7 @@ type waitingRun struct {
 	overdue bool                     // the target works on, and has passed its deadline
 	deleted bool                     // the run's job is deleted
 	fresh   bool                     // it was never claimed before
+	unsent  bool                     // no attempt of it was ever sent
 	started time.Time
 	losses  int // attempts in a row, just before this one, that ended by silence: 0, 1 or 2 (for two or more)
 	kept    KeptResponse
@@ -156,6 +159,7 @@ func (s *Claims) claimReady(ctx context.Context, what readyClaim) (c readyClaim,
 		c.dated = dated{at: map[uuid.UUID]pgtype.TID{}, entered: map[uuid.UUID]bool{}}
 		c.tenants, c.held, c.stays = map[uuid.UUID]int32{}, map[uuid.UUID]*domain.Held{}, map[uuid.UUID]bool{}
 		c.lanes, c.lines = map[uuid.UUID]int16{}, map[uuid.UUID]*line{}
+		c.late = []uuid.UUID{} // null in SQL if it were nil
 		return s.onConn(ctx, s.db.Runs, func(conn *pgx.Conn) error {
 			c.conn = conn
 			c.claim.Grant.Reset()
@@ -262,7 +266,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 				&w.RunID, &w.key.Job, &w.key.Version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt,
 				&w.CausedBy, &w.Event, &w.EventBody, &headers, &w.Body, &w.WebhookID, &w.IdempotencyKey, &w.ExpiresAfter,
 				&w.Step, &w.Workflow, &w.TraceParent,
-				&w.overdue, &w.AcceptedAt, &w.Fence, &w.started, &w.losses, &w.deleted, &w.fresh,
+				&w.overdue, &w.AcceptedAt, &w.Fence, &w.started, &w.losses, &w.deleted, &w.fresh, &w.unsent,
 			}, w.kept.Into()...)...); err != nil {
 				return err
 			}
@@ -365,7 +369,7 @@ func (c *readyClaim) settle(w waitingRun) {
 	case w.Gated && g.busy, !there && job.ConcurrencyPolicy != domain.PolicyAllow: // or mendGates has just made it
 		c.putOff(w.RunID, gateRetry)
 		return
-	case c.dated.missed(&w, job, c.now):
+	case c.missed(w, job):
 		return
 	case w.policy != "":
 		if !c.admit(w, &g) {
@@ -411,7 +415,11 @@ func (c *readyClaim) settle(w waitingRun) {
 	w.Job, w.Held = job, c.held[w.RunID]
 	c.start = append(c.start, w.RunID)
 	if w.fresh && c.following.Starts(job) {
-		c.started = append(c.started, RunEvent{job, domain.EventStarted, w.RunID})
+		c.events = append(c.events, RunEvent{job, domain.EventStarted, w.RunID})
+	}
+	if w.unsent && w.TurnsLate(c.now) { // the claim decides, so that the row says what the request says
+		w.Late = true
+		c.late, c.events = append(c.late, w.RunID), append(c.events, RunEvent{job, domain.EventLate, w.RunID})
 	}
 	c.batch.Runs = append(c.batch.Runs, w.Assignment)
 }
@@ -436,7 +444,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 		}
 	}
 	var b pgx.Batch
-	c.dated.write(&b, c.following)
+	c.dated.write(&b)
 	if err := c.overlaps.write(ctx, c.conn, &b); err != nil {
 		return err
 	}
@@ -458,9 +466,9 @@ func (c *readyClaim) write(ctx context.Context) error {
 		b.Queue(`DELETE FROM punctual.ready WHERE run_id = ANY((SELECT $1::uuid[])::uuid[])`, pg.Prepared{}, c.leave)
 	}
 	if len(c.start) > 0 {
-		dayOfRuns(c.start).queue(&b, startWaiting, c.start, c.claim.Replica, lease.ID).Query(pg.IntoMap(fences))
+		dayOfRuns(c.start).queue(&b, startWaiting, c.start, c.claim.Replica, lease.ID, c.late).Query(pg.IntoMap(fences))
 	}
-	c.following.QueueEvents(&b, c.started)
+	c.following.QueueEvents(&b, c.events)
 	written := QueueFinish(&b, c.ended, nil, Earlier{}, AnyDay, c.following)
 	if roomy := c.limits.roomy(); len(roomy) > 0 {
 		queueRelease(&b, roomy)

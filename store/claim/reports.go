@@ -200,7 +200,7 @@ func (r report) of(o domain.Outcome) domain.Outcome {
 	if !r.succeeded {
 		out = domain.JudgeReported(o.Assignment, r.error, true, own.StartedAt, o.FinishedAt)
 	}
-	out.HTTPStatus, out.TurnedLate, out.Release, out.Reported = own.HTTPStatus, o.TurnedLate, o.Release, true
+	out.HTTPStatus, out.Release, out.Reported = own.HTTPStatus, o.Release, true
 	switch {
 	case r.succeeded:
 		if o.Verdict == domain.Succeed {

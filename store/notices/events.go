@@ -197,15 +197,12 @@ func (e *endedAttempts) add(o domain.Outcome, told bool) {
 // QueueEnds implements claim.Following: it queues the notices about ended attempts. A job's health is kept only if the
 // job has recipients for it, and a success of a healthy job writes nothing.
 func (f *Following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, _ claim.Day) {
-	var dead, late rows
+	var dead rows
 	var failed, all endedAttempts
 	var lives lives
 	succeeded := false
 	for _, o := range outcomes {
 		list := f.Of(o.Job)
-		if o.TurnedLate && domain.Asks(list, domain.EventLate) {
-			late.add(o.RunID, domain.EventLate, "")
-		}
 		if o.Verdict == domain.Succeed {
 			lives.add(list, o.Job, o.RunID, domain.EventSucceeded)
 		}
@@ -233,7 +230,6 @@ func (f *Following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, _ claim.D
 	}
 	f.queueApprovals(b, outcomes)
 	lives.queue(b)
-	late.queue(b, f)
 	if len(failed.runs) > 0 {
 		f.queue(b, turnFailing, failed.runs, failed.at, failed.responses, failed.told)
 	}

@@ -22,7 +22,7 @@ type Run struct {
 	ScheduledFor  time.Time           `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested; for a replay or rerun, the slot of the run that it repeats."`
 	Status        domain.Status       `json:"status" doc:"Final: succeeded, dead, skipped, cancelled." example:"succeeded"`
 	Reason        *domain.Reason      `json:"reason" nullable:"true" doc:"Why it is not a plain success."`
-	Late          bool                `json:"late" doc:"Whether it was created after the job's tolerance for missed slots." example:"false"`
+	Late          bool                `json:"late" doc:"Whether it was first claimed after the job's tolerance for missed slots." example:"false"`
 	Attempt       int                 `json:"attempt" doc:"Number of the latest attempt; 0 before the first." example:"1"`
 	MaxAttempts   int                 `json:"max_attempts" doc:"How many attempts it may have." example:"5"`
 	Replica       *uuid.UUID          `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made the latest attempt."`
