@@ -130,6 +130,7 @@ func patiently(jobs []process.JobSpec) []process.JobSpec {
 
 // A request that says that its run is late is on record as late, although the replica that has sent it dies.
 func TestALateRunOfAKilledReplicaIsOnRecordAsLate(t *testing.T) {
+	exhaustive(t, "waits until a replica counts as lost")
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	victim := fatal(t, dsn, failpoint.SendWritten, 1, "kill")
