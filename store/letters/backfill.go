@@ -1,6 +1,7 @@
 package letters
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -129,7 +130,8 @@ func (r BackfillRequest) problems(kind domain.Kind, now, earliest time.Time) []d
 	return problems
 }
 
-// walk collects the slots, up to the schedule's next slot.
+// walk collects the slots, up to the schedule's next slot. Of a paused job that is the end of the pause, which may be
+// over: the slots since then wait until the pause is ended.
 func (p *BackfillPlan) walk(
 	ctx context.Context, job jobs.Record, defaultJitter time.Duration, now time.Time,
 ) ([]domain.Problem, error) {
@@ -138,7 +140,7 @@ func (p *BackfillPlan) walk(
 		return nil, fmt.Errorf("job %s version %d: %w", job.ID, job.Version, err)
 	}
 	until := p.To
-	if next := job.NextScheduledFor; next != nil && next.Before(until) {
+	if next := cmp.Or(job.NextScheduledFor, job.PausedUntil); next != nil && next.Before(until) {
 		until = *next
 	}
 	for at := range timetable.Between(p.From, until) {

@@ -256,6 +256,29 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 			}
 		}
 	})
+	t.Run("slots since the end of a pause that nothing has ended yet", func(t *testing.T) {
+		c := NewReplica(t)
+		job, slots := c.Lived("a", Missed(domain.MissedFireAll))
+		c.Exec(`DELETE FROM punctual.runs WHERE job_id = $1`, job)
+		c.Pause("a")
+		c.Exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`,
+			job, slots[0].Add(-time.Minute))
+		c.Exec(`UPDATE punctual.jobs SET paused_at = $2, updated_at = $2, paused_until = $3 WHERE id = $1`,
+			job, slots[0].Add(-time.Minute), slots[2])
+		c.SetNext(job, slots[0])
+		o := c.Backfill(letters.BackfillRequest{Job: "a", From: slots[0], To: time.Now()})
+		c.Work()
+		c.WantProgress(o.ID, letters.OperationDone, 2, 2, 0)
+		c.FinishAll(c.ClaimReady(100).Runs)
+		c.ResumeDue()
+		c.FinishAll(c.Claim(100, true).Runs)
+		if got := slotRuns(c.Fixture, job, slots); got != "backfill backfill catchup catchup catchup" {
+			t.Errorf("the slots have %s", got)
+		}
+		if got, _ := c.Verified(); len(got) != 0 {
+			t.Errorf("violations %q", got)
+		}
+	})
 	t.Run("but not the slots that pass while the job is paused", func(t *testing.T) {
 		c := NewReplica(t)
 		job, slots := c.Lived("a")
