@@ -50,7 +50,11 @@ func (k *check) slotsOf(j *Job) {
 	for _, s := range slots {
 		switch n := got[s.At]; {
 		case n == 0 && expected[s.At]:
-			k.fail(OneRunPerSlot, "job %s: slot %s has neither; its versions are %s", j.Name, clock(s.At), j.story())
+			instead := ""
+			if r := k.runs[domain.SlotRunID(j.ID, s.At)]; r != nil {
+				instead = fmt.Sprintf(" but a run with the trigger %s", r.Trigger)
+			}
+			k.fail(OneRunPerSlot, "job %s: slot %s has neither%s; its versions are %s", j.Name, clock(s.At), instead, j.story())
 		case n > 1:
 			k.fail(OneRunPerSlot, "job %s: slot %s has %d", j.Name, clock(s.At), n)
 		}

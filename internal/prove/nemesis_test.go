@@ -182,6 +182,9 @@ func (b *besieged) downOverPauses(rng *rand.Rand, jobs []string) {
 	for i, m := range b.members {
 		if b.start(m); i == 0 {
 			b.away(began)
+			if m.replica != nil {
+				b.backfill(m.replica.API, "/v1/jobs/"+jobs[rng.IntN(len(jobs)/2)]) // perhaps before its pause is ended
+			}
 		}
 	}
 }
@@ -280,12 +283,7 @@ func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 			b.note("pause")
 		}
 	case n < 10:
-		// So few slots that the backfill of a job whose runs are slow and must not overlap ends within patience.
-		now := time.Now().UTC()
-		if call("POST", path+"/backfill",
-			map[string]any{"from": now.Add(-15 * time.Second).Format(time.RFC3339), "to": now.Format(time.RFC3339)}, nil) {
-			b.note("backfill")
-		}
+		b.backfill(api, path)
 	case n < 12:
 		b.date(rng, api, path)
 	case n < 13:
@@ -306,6 +304,17 @@ func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 		if call("PATCH", path, map[string]any{"description": fmt.Sprint("edited at ", time.Now())}, nil) {
 			b.note("edit")
 		}
+	}
+}
+
+// backfill fills a job's last slots. They are so few that the backfill of a job whose runs are slow and must not overlap
+// ends within patience.
+func (b *besieged) backfill(api *client.Client, path string) {
+	now := time.Now().UTC()
+	if _, err := api.Do(b.t.Context(), "POST", path+"/backfill", map[string]any{
+		"from": now.Add(-15 * time.Second).Format(time.RFC3339), "to": now.Format(time.RFC3339),
+	}, nil); err == nil {
+		b.note("backfill")
 	}
 }
 
