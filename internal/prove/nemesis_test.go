@@ -307,8 +307,8 @@ func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 	}
 }
 
-// backfill fills a job's last slots. They are so few that the backfill of a job whose runs are slow and must not overlap
-// ends within patience.
+// backfill fills a job's last slots. They are so few that it ends within patience, even if the job's runs are slow and
+// must not overlap.
 func (b *besieged) backfill(api *client.Client, path string) {
 	now := time.Now().UTC()
 	if _, err := api.Do(b.t.Context(), "POST", path+"/backfill", map[string]any{
