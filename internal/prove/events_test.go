@@ -125,11 +125,11 @@ func TestAnEventOfTenThousandSubscribers(t *testing.T) {
 	}
 	// On an idle replica.
 	var times []time.Duration
-	for i := range 20 {
-		began := time.Now()
+	for range 20 {
+		before, began := len(w.At(quickPath)), time.Now() // the replica that was killed may have sent the first one in vain
 		emit(t, second, "small")
-		await(t, "the request of an event", func() bool { return len(w.At(quickPath)) == i+2 })
-		times = append(times, w.At(quickPath)[i+1].At.Sub(began))
+		await(t, "the request of an event", func() bool { return len(w.At(quickPath)) > before })
+		times = append(times, w.At(quickPath)[before].At.Sub(began))
 	}
 	slices.Sort(times)
 	t.Logf("from POST to the first request: median %s, longest %s", times[len(times)/2], times[len(times)-1])
