@@ -52,7 +52,7 @@ func (k *check) slotsOf(j *Job) {
 		case n == 0 && expected[s.At]:
 			instead := ""
 			if r := k.runs[domain.SlotRunID(j.ID, s.At)]; r != nil {
-				instead = fmt.Sprintf(" but a run with the trigger %s", r.Trigger)
+				instead = fmt.Sprintf(", but a run with the trigger %s", r.Trigger)
 			}
 			k.fail(OneRunPerSlot, "job %s: slot %s has neither%s; its versions are %s", j.Name, clock(s.At), instead, j.story())
 		case n > 1:

@@ -42,7 +42,8 @@ type Following interface {
 	Asks() []string
 }
 
-// RunEvent says that a run was written late, that it records missed slots, or that it was claimed for the first time.
+// RunEvent says that a run was first claimed late, that it records missed slots, or that it was claimed for the first
+// time.
 type RunEvent struct {
 	Job   *domain.Job
 	Event domain.Event
