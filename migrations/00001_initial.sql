@@ -1237,9 +1237,6 @@ $$;
 COMMENT ON FUNCTION punctual.fail_for(integer, uuid, bigint, text) IS
     'Ends an attempt as failed, if and only if the caller''s transaction commits. The run is retried as its job says.';
 
-REVOKE ALL ON FUNCTION punctual.report_for(integer, uuid, bigint, text, json, text),
-    punctual.complete_for(integer, uuid, bigint, json), punctual.fail_for(integer, uuid, bigint, text) FROM PUBLIC;
-
 -- A few rows in a page or two. Each is updated every 2 s and pruned by the next update. With the defaults, three such
 -- rows would have the table vacuumed every minute for ever.
 CREATE TABLE punctual.replicas (
@@ -1361,10 +1358,25 @@ COMMENT ON COLUMN punctual.changes.id IS 'Orders the rows of a transaction.';
 COMMENT ON COLUMN punctual.changes.recorded_at IS 'When it was written, before its transaction committed.';
 COMMENT ON COLUMN punctual.changes.runs IS 'The runs.';
 
+-- A trigger function with the rights of its owner must not touch a row of any other table: to convert a value of a type
+-- of somebody's own runs a function of somebody's own, with those rights.
+CREATE FUNCTION punctual.refuse_other_table(function_name text, in_schema text, relation text, meant text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF in_schema <> 'punctual' OR relation !~ meant THEN
+        RAISE EXCEPTION 'punctual.% is no trigger of table %.%', function_name, in_schema, relation
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION punctual.refuse_other_table(text, text, text, text) IS
+    'Refuses to be called for a table that a trigger function is not meant for.';
+
 -- SECURITY DEFINER, because runs are written in the name of tenants too, who write no changes.
 CREATE FUNCTION punctual.record_changes() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    PERFORM punctual.refuse_other_table('record_changes', TG_TABLE_SCHEMA::text, TG_TABLE_NAME::text, '^runs(_\d{8}(_failures)?)?$');
     INSERT INTO punctual.changes (feed, tenant, runs)
     SELECT f.id, f.tenant, array_agg(w.id)
     FROM written w
@@ -2040,20 +2052,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION punctual.renew_grants() IS 'Makes the functions of all grants anew, as punctual migrate does.';
-
-DO $$
-DECLARE
-    callee regprocedure;
-BEGIN
-    FOR callee IN
-        SELECT p.oid::regprocedure FROM pg_catalog.pg_proc p
-        WHERE p.pronamespace = 'punctual'::regnamespace AND p.proname IN ('job_named', 'date_run', 'run_for',
-            'run_many_for', 'cancel_for', 'emit_for', 'make_schema', 'drop_schema', 'renew_grants')
-    LOOP
-        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', callee);
-    END LOOP;
-END
-$$;
 -- +goose StatementEnd
 
 -- Dead letters, and operations on many runs or jobs.
@@ -2607,6 +2605,7 @@ COMMENT ON COLUMN punctual.lifecycle_lines.error IS 'Why the last attempt failed
 CREATE FUNCTION punctual.expect_success() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    PERFORM punctual.refuse_other_table('expect_success', TG_TABLE_SCHEMA::text, TG_TABLE_NAME::text, '^job_versions$');
     INSERT INTO punctual.notified AS n (job_id, look_at) SELECT j.id, now() FROM punctual.jobs j WHERE j.id = NEW.job_id
     ON CONFLICT (job_id) DO UPDATE SET look_at = excluded.look_at;
     RETURN NULL;
@@ -3058,8 +3057,6 @@ $$;
 COMMENT ON FUNCTION punctual.forget_audit_log(interval, integer) IS
     'Removes rows of audit_log that are older than the interval, up to the given number. Never removes the last 30 '
     'days. Returns how many it removed.';
-
-REVOKE ALL ON FUNCTION punctual.forget_audit_log(interval, integer) FROM PUBLIC;
 -- +goose StatementEnd
 
 -- Functions that views and the replicas' statements share.
@@ -3647,18 +3644,47 @@ $$;
 COMMENT ON FUNCTION punctual.create_partition_of(timestamptz) IS
     'Creates the missing partitions for the day (UTC) of a slot.';
 
-REVOKE ALL ON FUNCTION punctual.create_partition_of(timestamptz) FROM PUBLIC;
+-- By default PUBLIC may execute every function. Whoever may execute one that runs with the rights of its owner is one step
+-- from having them. So each is granted by name, and no role is granted what it does not need. What belongs to another
+-- role (punctual_audit) was closed before it was given away.
+CREATE FUNCTION punctual.guard_functions() RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    callee regprocedure;
+BEGIN
+    FOR callee IN
+        SELECT p.oid::regprocedure FROM pg_catalog.pg_proc p
+        WHERE p.pronamespace = 'punctual'::regnamespace AND pg_has_role(p.proowner, 'USAGE') AND EXISTS (
+            SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a WHERE a.grantee = 0)
+    LOOP
+        EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC', callee);
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION punctual.guard_functions() IS
+    'Takes from PUBLIC all functions of the schema. punctual migrate calls it after each migration.';
 
--- By default PUBLIC may execute a function, unless a database has that revoked (ALTER DEFAULT PRIVILEGES).
+-- What runs with the rights of the caller lets nobody do what he may not. What runs with those of the owner is named.
 CREATE FUNCTION punctual.functions_of_tenants() RETURNS regprocedure[]
 LANGUAGE sql STABLE AS $$
     SELECT array_agg(p.oid::regprocedure) FROM pg_catalog.pg_proc p
-    WHERE p.pronamespace = 'punctual'::regnamespace
-      AND (p.provolatile <> 'v' OR p.proname IN ('acts_for_job', 'create_partition_of', 'run_id_at', 'write_dated', 'count_dated',
-                                                     'write_event', 'system_identifier'))
+    WHERE p.pronamespace = 'punctual'::regnamespace AND CASE
+        WHEN p.prosecdef THEN p.proname IN ('acts_for_job', 'acts_for_run', 'create_partition_of', 'held_up_by',
+            'is_claimed', 'is_served', 'runs_being_sent', 'shortage')
+        ELSE p.provolatile <> 'v' OR p.proname IN ('run_id_at', 'write_dated', 'count_dated', 'write_event',
+            'system_identifier') END
 $$;
 COMMENT ON FUNCTION punctual.functions_of_tenants() IS
     'The functions that policies, views and the statements of tenants call.';
+
+CREATE FUNCTION punctual.functions_of_readers() RETURNS regprocedure[]
+LANGUAGE sql STABLE AS $$
+    SELECT array_agg(p.oid::regprocedure) FROM pg_catalog.pg_proc p
+    WHERE p.pronamespace = 'punctual'::regnamespace AND CASE
+        WHEN p.prosecdef THEN p.proname IN ('held_up_by', 'is_claimed', 'is_served', 'runs_being_sent', 'shortage')
+        ELSE p.provolatile <> 'v' OR p.proname = 'system_identifier' END
+$$;
+COMMENT ON FUNCTION punctual.functions_of_readers() IS 'The functions that views and the queries of readers call.';
 
 CREATE FUNCTION punctual.guard_table(relation text, privileges text, visible text, writable text) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -3754,14 +3780,35 @@ $$;
 COMMENT ON FUNCTION punctual.guard_tenants() IS
     'Gives the role punctual_tenant the privileges that the API needs for a tenant, on that tenant''s rows. If that '
     'role was created later, call this again as the owner of the tables or a superuser.';
+
+CREATE FUNCTION punctual.guard_readers() RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    callee regprocedure;
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'punctual_reader') THEN
+        RAISE NOTICE 'there is no role punctual_reader';
+        RETURN;
+    END IF;
+    GRANT USAGE ON SCHEMA punctual TO punctual_reader;
+    GRANT SELECT ON ALL TABLES IN SCHEMA punctual TO punctual_reader;
+    REVOKE SELECT ON punctual.idempotency_keys, punctual.run_token_key, punctual.request_rates, punctual.api_keys,
+        punctual.data_keys, punctual.secrets, punctual.secret_uses, punctual.job_secrets, punctual.signing_secrets,
+        punctual.audit_entries FROM punctual_reader;
+    FOREACH callee IN ARRAY punctual.functions_of_readers() LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO punctual_reader', callee);
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION punctual.guard_readers() IS
+    'Lets the role punctual_reader read what people may see. If that role was created later, call this again as the '
+    'owner of the tables or a superuser.';
 -- +goose StatementEnd
 
 -- Roles belong to the whole cluster, and creating one needs a privilege. Without it everything else still works.
 
 -- +goose StatementBegin
 DO $$
-DECLARE
-    callee regprocedure;
 BEGIN
     BEGIN
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_reader') THEN
@@ -3773,17 +3820,7 @@ BEGIN
         WHEN duplicate_object OR unique_violation THEN
             NULL; -- another database of this cluster is being migrated at the same moment
     END;
-    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_reader') THEN
-        GRANT USAGE ON SCHEMA punctual TO punctual_reader;
-        GRANT SELECT ON ALL TABLES IN SCHEMA punctual TO punctual_reader;
-        REVOKE SELECT ON punctual.idempotency_keys, punctual.run_token_key, punctual.request_rates, punctual.api_keys,
-            punctual.data_keys, punctual.secrets, punctual.secret_uses, punctual.job_secrets, punctual.signing_secrets,
-            punctual.audit_entries FROM punctual_reader;
-        FOREACH callee IN ARRAY punctual.functions_of_tenants() LOOP
-            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO punctual_reader', callee);
-        END LOOP;
-        REVOKE EXECUTE ON FUNCTION punctual.create_partition_of(timestamptz) FROM punctual_reader;
-    END IF;
+    PERFORM punctual.guard_readers();
 END
 $$;
 -- +goose StatementEnd
@@ -3843,6 +3880,7 @@ BEGIN
         EXECUTE format('GRANT punctual_audit TO %I', me)
             || CASE WHEN latest THEN ' WITH INHERIT TRUE, SET TRUE' ELSE '' END;
     END IF;
+    PERFORM punctual.guard_functions(); -- before some are another role's
     GRANT USAGE, CREATE ON SCHEMA punctual TO punctual_audit;
     ALTER TABLE punctual.audit_log OWNER TO punctual_audit;
     ALTER FUNCTION punctual.forget_audit_log(interval, integer) OWNER TO punctual_audit;
@@ -3859,6 +3897,12 @@ EXCEPTION
             'punctual_audit; its triggers still protect it';
 END
 $$;
+-- +goose StatementEnd
+
+-- The last statement, so that it closes every function above. Up calls it after each later migration.
+
+-- +goose StatementBegin
+DO $$ BEGIN PERFORM punctual.guard_functions(); END $$;
 -- +goose StatementEnd
 
 -- +goose Down

@@ -126,17 +126,19 @@ func up(ctx context.Context, d session.Database, files fs.FS) ([]Applied, error)
 	if err != nil {
 		return applied, fmt.Errorf("migrating the schema: %w", err)
 	}
-	if _, err := db.ExecContext(ctx, renewGrants); err != nil {
-		return applied, fmt.Errorf("renewing the functions of grants: %w", err)
+	if _, err := db.ExecContext(ctx, guard); err != nil {
+		return applied, fmt.Errorf("renewing the functions of grants, and who may call functions: %w", err)
 	}
 	return applied, nil
 }
 
-// renewGrants makes the functions of all grants anew, if the schema has grants.
-const renewGrants = `
+// guard makes the functions of all grants anew, and takes from PUBLIC the functions that a migration has added.
+// Postgres cannot do that by default for one schema: default privileges of a schema only add to those of the database.
+const guard = `
 DO $$ BEGIN
     IF to_regprocedure('punctual.renew_grants()') IS NOT NULL THEN
         PERFORM punctual.renew_grants();
+        PERFORM punctual.guard_functions();
     END IF;
 END $$`
 

@@ -83,3 +83,39 @@ func TestAUserWhoMayMakeNoRolesCanMigrate(t *testing.T) {
 		t.Errorf("another tenant reads %d entries", n)
 	}
 }
+
+// The roles are made beforehand by a superuser, as docs/production.md says. The migrating role needs no right to make
+// roles, and everything is in force.
+func TestAUserWithoutCreateroleMigratesWithRolesMadeBeforehand(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t, privatepg.Config{Fast: true})
+	super := connect(t, server.DSN("postgres"))
+	execute(t, super, `
+		CREATE ROLE plain LOGIN PASSWORD 'test';
+		CREATE ROLE punctual_reader NOLOGIN;
+		CREATE ROLE punctual_tenant NOLOGIN;
+		CREATE ROLE punctual_audit NOLOGIN;
+		GRANT punctual_tenant, punctual_audit TO plain`)
+	execute(t, super, `CREATE DATABASE plain OWNER plain`)
+	dsn, err := url.Parse(server.DSN("plain"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn.User = url.UserPassword("plain", "test")
+	if _, err := migrations.Up(t.Context(), dsn.String()); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, super, `REVOKE punctual_audit FROM plain`)
+	conn := connect(t, dsn.String())
+	if owner := read[string](t, conn, `SELECT tableowner FROM pg_tables WHERE tablename = 'audit_log'`); owner != "punctual_audit" {
+		t.Errorf("the log is %s's", owner)
+	}
+	if _, err := conn.Exec(t.Context(), `ALTER TABLE punctual.audit_log DISABLE TRIGGER ALL`); err == nil {
+		t.Error("the owner of the schema can disable the triggers of the log")
+	}
+	execute(t, conn, `BEGIN; SET LOCAL ROLE punctual_tenant; SELECT FROM punctual.jobs; COMMIT`)
+	execute(t, connect(t, server.DSN("plain")), `SET ROLE punctual_reader; SELECT FROM punctual.job_status, punctual.audit`)
+	if _, err := migrations.Up(t.Context(), dsn.String()); err != nil {
+		t.Errorf("again: %v", err)
+	}
+}
