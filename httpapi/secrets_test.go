@@ -158,6 +158,9 @@ func TestAuthenticationThatCannotBe(t *testing.T) {
 		{`"secret_headers":{"X-A":1}`, "body.target.secret_headers.X-A"},
 		{`"tls":{"ca":"missing"}`, "body.target.tls.ca"},
 		{`"tls":{}`, "body.target.tls"},
+		{`"body":{"a":[{"$secret":"missing"}]}`, "body.target.body.a[0]"},
+		{`"body":{"a":{"$secret":"no such"}}`, "body.target.body.a"},
+		{`"body":{"$secret":"token","b":1}`, "body.target.body"},
 	} {
 		s.do("POST", "/v1/jobs", withTarget("job", c.part)).hides("planted").blames(c.at)
 	}
@@ -167,7 +170,8 @@ func TestASecretInUseIsKept(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.do("PUT", "/v1/secrets/token", `{"value":"planted"}`).want(201)
-	s.create(withTarget("uses-it", `"auth":{"type":"bearer","secret":"token"}`))
+	s.create(withTarget("uses-it", `"body":{"a":{"$secret":"token"}}`))
+	s.do("GET", "/v1/jobs/uses-it", "").want(200).shows(`"body":{"a":{"$secret":"token"}}`).hides("planted")
 	s.do("DELETE", "/v1/secrets/token", "").code(problem.CodeState, "uses-it")
 	s.do("DELETE", "/v1/jobs/uses-it", "").want(204)
 	s.do("DELETE", "/v1/secrets/token", "").want(204)

@@ -137,6 +137,10 @@ func (g *gossips) gossip(w http.ResponseWriter, r *http.Request) {
 	case "/hang":
 		<-r.Context().Done()
 		return
+	case "/echo":
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"result":%s}`, body)
+		return
 	}
 	w.WriteHeader(status)
 	// The headers with secrets come last, except for the quoted form. So the stored part of the body ends in the middle of
@@ -242,6 +246,7 @@ func (p planter) secrets(ca *x509.Certificate) {
 		"certificate": certificate,
 		"ca":          string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})),
 		"replaced":    p.plant("FirstValue"),
+		"in-body":     p.plant("InBody"),
 	} {
 		text, _ := json.Marshal(value)
 		p.must("PUT", "/v1/secrets/"+name, `{"value":`+string(text)+`,"description":"canary of a description"}`)
@@ -291,7 +296,9 @@ func (p planter) jobs(to *gossips) (jobs []string) {
 	}
 	p.must("POST", "/v1/jobs", fmt.Sprintf(`{"name":"certified","retry":{"max_attempts":1},`+
 		`"target":{"url":"%s/fail","tls":{"client_certificate":"certificate","ca":"ca"}}}`, to.secure.URL))
-	return append(jobs, "certified")
+	p.must("POST", "/v1/jobs", fmt.Sprintf(`{"name":"in-body","retry":{"max_attempts":1},"keep_response":65536,`+
+		`"target":{"url":"%s/echo","body":{"job":"{{job}}","keys":[{"$secret":"in-body"}]}}}`, to.plain.URL))
+	return append(jobs, "certified", "in-body")
 }
 
 // read reads everything that the API shows.
@@ -354,7 +361,7 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 	})
 	// The secrets were sent. Otherwise the search would prove nothing.
 	for _, kind := range []string{
-		"NamedSecret", "InlineValue", "Password", "HeaderValue", "SecretHeader", "Token", "ClientSecret", "SecondValue",
+		"NamedSecret", "InlineValue", "Password", "HeaderValue", "SecretHeader", "Token", "ClientSecret", "SecondValue", "InBody",
 	} {
 		if !strings.Contains(to.heard, all[kind]) {
 			t.Errorf("the %s never reached a target", kind)

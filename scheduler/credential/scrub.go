@@ -54,13 +54,23 @@ func formsOf(secrets []string) []string {
 			continue
 		}
 		forms = append(forms, secret, url.QueryEscape(secret), url.PathEscape(secret))
-		if quoted, err := json.Marshal(secret); err == nil {
-			text := string(quoted[1 : len(quoted)-1])
+		for _, escapeHTML := range []bool{true, false} {
+			text := quoted(secret, escapeHTML)
 			forms = append(forms, text, strings.ReplaceAll(text, "/", `\/`)) // PHP escapes slashes in JSON
 		}
 	}
 	slices.SortFunc(forms, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b)) })
 	return slices.Compact(forms)
+}
+
+// quoted writes a secret as it stands within the quotes of a JSON string. Go escapes <, > and & unless told not to, and
+// most others do not.
+func quoted(secret string, escapeHTML bool) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(escapeHTML)
+	_ = e.Encode(secret) // never fails for a string
+	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(b.String(), "\n"), `"`), `"`)
 }
 
 // scrubTail hides the beginning of a secret at the end of a body that was cut off there.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -17,6 +18,7 @@ import (
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/placeholder"
 )
 
 // Source reads the secrets that attempts authenticate with. Package store implements it, and may answer from what
@@ -145,6 +147,9 @@ func (s *Sender) authorize(ctx context.Context, t *transmission, a domain.Assign
 	if err := s.addRouting(ctx, t, a.Job); err != nil { // before the body is signed
 		return err
 	}
+	if err := s.fillBody(ctx, t, a); err != nil { // this, too
+		return err
+	}
 	keys, err := s.secrets.SigningKeys(ctx, a.Job.Tenant)
 	if err != nil {
 		return err
@@ -262,4 +267,23 @@ func (s *Sender) addRouting(ctx context.Context, t *transmission, job *domain.Jo
 	}
 	t.secrets = append(t.secrets, secret.Value)
 	return nil
+}
+
+// fillBody puts the secrets into the body that the job's definition asks for there.
+func (s *Sender) fillBody(ctx context.Context, t *transmission, a domain.Assignment) (err error) {
+	all := a.BodySecrets(t.Body)
+	if all == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(t.Timeout, authTimeout))
+	defer cancel()
+	t.Body, err = placeholder.FillSecrets(t.Body, all, func(name string) (string, error) {
+		secret, err := s.secrets.NamedSecret(ctx, a.Job.Tenant, name)
+		if err == nil && !utf8.ValidString(secret.Value) {
+			err = authErrorf("secret %q is not valid UTF-8, so it does not fit into a body", name)
+		}
+		t.secrets = append(t.secrets, secret.Value)
+		return secret.Value, err
+	})
+	return err
 }

@@ -99,6 +99,47 @@ func TestARequestProvesWhoSendsIt(t *testing.T) {
 	}
 }
 
+// The value is within what is signed, and is taken out of what the target repeats.
+func TestSecretsAreFilledIntoBodies(t *testing.T) {
+	t.Parallel()
+	const value = `s3cr3t"<x>/`
+	requests := make(chan seen, 10)
+	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		requests <- seen{Body: string(body), Header: r.Header}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"result":{"got":%s},"again":%q}`, body, value)
+	}))
+	t.Cleanup(echo.Close)
+	s, _ := sender(t, map[string]Secret{"token": secretOf(value), "binary": secretOf("\xff")})
+	a := with(t, echo.URL, `"method":"PUT"`)
+	a.Job = compiled(t, `{"name":"job","keep_response":4096,"target":{"url":"`+echo.URL+`",
+		"body":{"job":"{{job}}","auth":{"token":{"$secret":"token"}}}}}`)
+	result := s.try(t, a)
+	got := <-requests
+	if got.Body != `{"job":"job","auth":{"token":"s3cr3t\"<x>/"}}` {
+		t.Errorf("sent %s", got.Body)
+	}
+	webhook, _ := standardwebhooks.NewWebhook(fakeSigningSecret)
+	must(t, webhook.Verify([]byte(got.Body), got.Header))
+	if kept := string(result.Body) + string(result.JSON); strings.Contains(kept, "s3cr3t") ||
+		!strings.Contains(kept, `"token":"***"`) || !strings.Contains(kept, `"again":"***"`) {
+		t.Errorf("kept %s", kept)
+	}
+	a.Body = []byte(`{"$secret":"token"}`)
+	s.try(t, a)
+	if got := (<-requests).Body; got != string(a.Body) {
+		t.Errorf("of the body of a trigger it sent %s", got)
+	}
+	for name, want := range map[string]string{"missing": `there is no secret "missing"`, "binary": "not valid UTF-8"} {
+		a.Body, a.Job = nil, compiled(t, `{"name":"job","target":{"url":"`+echo.URL+`","body":[{"$secret":"`+name+`"}]}}`)
+		if result := s.try(t, a); result.Reason != "auth" || result.Sent || !strings.Contains(result.Error, want) {
+			t.Errorf("%s: %+v", name, result)
+		}
+	}
+	gotNothing(t, requests)
+}
+
 func TestWithoutItsSecretNothingIsSent(t *testing.T) {
 	t.Parallel()
 	url, requests := target(t, http.StatusOK)

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+
+	"punctual/scheduler/placeholder"
 )
 
 // Mask stands for a secret wherever a definition is shown.
@@ -152,7 +154,7 @@ func (d *Definition) EachHidden(visit func(field string, h *Hidden)) {
 // HasSecrets reports whether a definition holds secrets or refers to some.
 func (d Definition) HasSecrets() (has bool) {
 	d.EachTarget(func(_ string, t *Target) {
-		has = has || t.Auth != nil || len(t.SecretHeaders) > 0 || t.TLS != nil
+		has = has || t.Auth != nil || len(t.SecretHeaders) > 0 || t.TLS != nil || placeholder.Secrets(t.Body) != nil
 	})
 	return has || slices.ContainsFunc(d.Notify, func(n Notify) bool { return n.Secret != "" })
 }
@@ -166,6 +168,13 @@ func (d Definition) SecretNames() map[string]string {
 		}
 		if t := t.TLS; t != nil {
 			names[at+".tls.client_certificate"], names[at+".tls.ca"] = t.ClientCertificate, t.CA
+		}
+		for i, s := range placeholder.Secrets(t.Body) {
+			field := bodyField(at+".body", s)
+			if _, twice := names[field]; twice { // a body may repeat names
+				field += fmt.Sprintf(" (secret %d)", i+1)
+			}
+			names[field] = s.Name
 		}
 	})
 	for i, entry := range d.Notify {

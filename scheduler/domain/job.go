@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"punctual/scheduler/placeholder"
 )
 
 // Job is one version of a definition made ready to use: defaults filled in, schedule compiled, request prepared. It
@@ -28,6 +30,8 @@ type Job struct {
 	header textproto.MIMEHeader
 	body   []byte
 	fills  *fills // nil: no placeholders
+
+	asksInBody bool // its body refers to secrets
 
 	routing string // of a notice: name of the secret that holds the routing key for its body
 }
@@ -54,6 +58,7 @@ func Compile(id uuid.UUID, tenant, version int32, d Definition, defaultJitter ti
 	return &Job{
 		ID: id, Tenant: tenant, Version: version, Definition: d, Timetable: timetable,
 		url: target.URL, header: requestHeader(d.Target.Headers, isJSON), body: body, fills: fills,
+		asksInBody: placeholder.Secrets(d.Target.Body) != nil,
 	}, nil
 }
 

@@ -102,7 +102,7 @@ type SentRequest struct {
 	Method  string            `json:"method" doc:"HTTP method." example:"POST"`
 	URL     string            `json:"url" doc:"Where it goes." example:"https://billing.internal/invoices"`
 	Headers map[string]string `json:"headers" doc:"Its headers, without those that every HTTP client adds. Secrets and signatures are shown as ***."`
-	Body    json.RawMessage   `json:"body,omitempty" doc:"Its body, in the form of target.body: a string is sent as it is, any other value as JSON. Absent: no body."`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"Its body, in the form of target.body: a string is sent as it is, any other value as JSON. Secrets in it are shown by their names. Absent: no body."`
 }
 
 // Sent returns what the attempt sends. It is not stored: it follows from the run and its version of the job. at is

@@ -168,6 +168,7 @@ func (c *checker) steps(d Definition) {
 		for _, p := range own.Validate() {
 			c.add(at+"."+p.Field, "%s", p.Message)
 		}
+		c.stepSecrets(at, s)
 	}
 	for i, s := range d.Steps {
 		for k, on := range s.DependsOn {

@@ -306,6 +306,7 @@ func (c *checker) target(t Target) {
 	}
 	c.problems = append(c.problems, ValidateRequest("target.", t.Headers, t.Body)...)
 	c.secrets(t)
+	c.bodySecrets(t.Body)
 	if !StorableJSON(t.Body) {
 		c.add("target.body",
 			`must be valid UTF-8, without \u0000 and without halves of surrogate pairs: the database cannot read them`)

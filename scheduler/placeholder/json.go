@@ -3,7 +3,6 @@ package placeholder
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 )
 
 // ParseJSON finds the placeholders in the strings of the JSON of an attempt.
@@ -71,9 +70,15 @@ func quoted(b []byte) int {
 
 // escaped writes a text as it stands within the quotes of a JSON string.
 func escaped(text string) string {
+	quoted := quotedText(text)
+	return string(quoted[1 : len(quoted)-1])
+}
+
+// quotedText writes a text as a JSON string.
+func quotedText(text string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(text) // never fails for a string
-	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(b.String()), `"`), `"`)
+	return bytes.TrimSpace(b.Bytes())
 }

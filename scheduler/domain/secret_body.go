@@ -1,0 +1,57 @@
+package domain
+
+import (
+	"slices"
+
+	"punctual/scheduler/placeholder"
+)
+
+// MaxBodySecrets bounds the secrets in a body: each may have 64 KiB.
+const MaxBodySecrets = 16
+
+// ofSteps are the members of a step's body that the workflow writes. They hold what others say.
+var ofSteps = []string{"input", "steps"}
+
+// BodySecrets returns the secrets whose values are to stand in the body of an attempt's request, with placeholders
+// filled in. Only a definition asks for secrets. The body of a trigger or an event is data, and so are the input of a
+// workflow and the results of its steps.
+func (a Assignment) BodySecrets(body []byte) []placeholder.Secret {
+	if !a.Job.asksInBody || a.Body != nil && a.Step == "" {
+		return nil
+	}
+	return slices.DeleteFunc(placeholder.Secrets(body), func(s placeholder.Secret) bool {
+		return a.Step != "" && slices.Contains(ofSteps, s.Member)
+	})
+}
+
+// bodyField is the path of a secret in the body at a field.
+func bodyField(body string, s placeholder.Secret) string {
+	if s.Field == "" || s.Field[0] == '[' {
+		return body + s.Field
+	}
+	return body + "." + s.Field
+}
+
+// bodySecrets checks the secrets that the body of a definition asks for.
+func (c *checker) bodySecrets(body []byte) {
+	all := placeholder.Secrets(body)
+	for _, s := range all {
+		switch {
+		case s.Fault != "":
+			c.add(bodyField("target.body", s), "%s", s.Fault)
+		case !NameForm.MatchString(s.Name):
+			c.add(bodyField("target.body", s), "%q is not the name of a secret: %s", clip(s.Name), NameRule)
+		}
+	}
+	c.atMost("target.body", len(all), "secrets", MaxBodySecrets)
+}
+
+// stepSecrets refuses secrets in the members of a step's body that the workflow writes.
+func (c *checker) stepSecrets(at string, s Step) {
+	for _, secret := range placeholder.Secrets(s.Target.Body) {
+		if slices.Contains(ofSteps, secret.Member) {
+			c.add(bodyField(at+".target.body", secret), "a step is sent its input and the results of other steps in "+
+				"the members input and steps, so no secret can stand there; use another member")
+		}
+	}
+}
