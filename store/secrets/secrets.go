@@ -2,12 +2,16 @@ package secrets
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/names"
 	"punctual/store/pg"
@@ -150,19 +154,9 @@ func (s *Secrets) DeleteSecret(ctx context.Context, tenant int32, name string) e
 		if err != nil {
 			return pg.Found(err, "secret %q", name)
 		}
-		jobs, err := pg.All(ctx, tx, pgx.RowTo[string], `
-			SELECT j.name FROM punctual.secret_uses x
-			JOIN punctual.jobs j ON j.id = x.job_id
-			LEFT JOIN punctual.schedules s ON s.job_id = j.id
-			JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
-			WHERE x.tenant = $1 AND x.name = $2 AND j.tenant = $1
-			  AND punctual.job_state(j, s) IN ('active', 'paused')
-			  AND $2 IN (v.definition #>> '{target,auth,secret}',
-			             v.definition #>> '{target,tls,client_certificate}',
-			             v.definition #>> '{target,tls,ca}')
-			ORDER BY j.name LIMIT $3`, tenant, name, names.MostUsers+1)
+		jobs, err := usersOf(ctx, tx, tenant, name)
 		if err != nil {
-			return fmt.Errorf("looking for jobs that use secret %q: %w", name, err)
+			return err
 		}
 		if err := names.Unused("secret", name, jobs); err != nil {
 			return err
@@ -172,6 +166,32 @@ func (s *Secrets) DeleteSecret(ctx context.Context, tenant int32, name string) e
 		}
 		return writeChange(ctx, tx, tenant, audit.Change{Action: audit.SecretDelete, ID: id, Name: name})
 	})
+}
+
+// usersOf returns the names of active and paused jobs whose definition refers to a secret, one more than are shown.
+func usersOf(ctx context.Context, tx *pg.Tx, tenant int32, name string) (users []string, err error) {
+	var job string
+	var text []byte
+	rows := pg.Query(ctx, tx, `
+		SELECT j.name, v.definition FROM punctual.secret_uses x
+		JOIN punctual.jobs j ON j.id = x.job_id
+		LEFT JOIN punctual.schedules s ON s.job_id = j.id
+		JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
+		WHERE x.tenant = $1 AND x.name = $2 AND j.tenant = $1
+		  AND punctual.job_state(j, s) IN ('active', 'paused')
+		ORDER BY j.name`, tenant, name)
+	_, err = pgx.ForEachRow(rows, []any{&job, &text}, func() error {
+		var d domain.Definition
+		if len(users) > names.MostUsers {
+			return nil
+		}
+		// A definition that this binary cannot read may refer to it as any version of the job has.
+		if json.Unmarshal(text, &d) != nil || slices.Contains(slices.Collect(maps.Values(d.SecretNames())), name) {
+			users = append(users, job)
+		}
+		return nil
+	})
+	return users, pg.Wrap(fmt.Sprintf("looking for jobs that use secret %q", name), err)
 }
 
 // secretShot is a secret as the audit log shows it: never with the secret itself, nor with anything made of it.

@@ -163,6 +163,45 @@ func TestASecretInUseCannotBeDeleted(t *testing.T) {
 	}
 }
 
+// Wherever a definition refers to a secret, the secret stays until it does no more.
+func TestASecretThatAnyPartOfAJobUsesStays(t *testing.T) {
+	c := NewFixture(t)
+	url := "http://127.0.0.1:9/hook"
+	for part, use := range map[string]Option{
+		"the authentication": authBy("token"),
+		"the certificate":    func(d *domain.Definition) { d.Target.TLS = &domain.TLS{CA: "token"} },
+		"the body":           func(d *domain.Definition) { d.Target.Body = []byte(`{"a":[{"$secret":"token"}]}`) },
+		"a step": func(d *domain.Definition) {
+			d.Target = domain.Target{}
+			d.Steps = []domain.Step{{Name: "a", Target: domain.Target{URL: url, Auth: &domain.Auth{
+				Type: domain.AuthBearer, Secret: "token",
+			}}}}
+		},
+		"the body of a step": func(d *domain.Definition) {
+			d.Target = domain.Target{}
+			d.Steps = []domain.Step{{Name: "a", Target: domain.Target{URL: url, Body: []byte(`{"a":{"$secret":"token"}}`)}}}
+		},
+		"a notice": func(d *domain.Definition) {
+			d.Notify = []domain.Notify{{On: []domain.Event{domain.EventDead}, Format: domain.FormatPagerDuty, Secret: "token"}}
+		},
+	} {
+		if _, err := c.TryCreate("job", use); err == nil {
+			t.Errorf("%s: it may name a secret that is missing", part)
+		}
+		c.Secret("token", "one")
+		c.Create("job", use)
+		var inUse *names.InUseError
+		if err := c.Secrets.DeleteSecret(t.Context(), c.Tenant, "token"); !errors.As(err, &inUse) {
+			t.Errorf("%s uses the secret, and deleting it: %v", part, err)
+		}
+		c.Put(Definition("job"))
+		if err := c.Secrets.DeleteSecret(t.Context(), c.Tenant, "token"); err != nil && !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s uses it no more: %v", part, err)
+		}
+		c.DeleteJob("job")
+	}
+}
+
 // The first of the two wins: either the job is refused, or the secret stays.
 func TestASecretIsNotDeletedUnderAJobThatIsBeingWritten(t *testing.T) {
 	c := NewFixture(t)
