@@ -27,9 +27,9 @@ func (s *server) grantRoutes() {
 	}, s.listGrants)
 	api.Register(s.api, api.Operation{
 		ID: "delete-grant", Route: "DELETE " + one, Role: auth.RoleOperator, Tag: tagTenants, Summary: "Take a grant back",
-		Errors: []int{409},
-		Description: "Drops its schema. The runs that the role has made stay. The response is 409 if the schema holds " +
-			"anything else, or anything depends on its functions.",
+		Description: "From then on the role may call none of its functions. They are dropped, and the schema too if the " +
+			"grant made it. A function on which a view or a table depends stays, and the response names it. The runs that " +
+			"the role has made stay.",
 	}, s.deleteGrant)
 }
 
@@ -91,6 +91,12 @@ func (s *server) putGrant(ctx context.Context, _ int32, in *putGrantInput) (*wri
 	return wrote(s.Store.Tenants.Grant(ctx, in.Tenant, asked))
 }
 
-func (s *server) deleteGrant(ctx context.Context, _ int32, in *GrantRef) (*struct{}, error) {
-	return nil, s.Store.Tenants.Revoke(ctx, in.Tenant, in.Schema)
+// Revoked is the response to taking grants back.
+type Revoked struct {
+	Left []string `json:"left" doc:"Remains of the schemas of grants, and why they could not be dropped. No role may call them any more. You can drop them with psql (DROP … CASCADE)." example:"[\"function shop_jobs.cancel(text,text): view uses depends on it\"]"`
+}
+
+func (s *server) deleteGrant(ctx context.Context, _ int32, in *GrantRef) (*answer[Revoked], error) {
+	left, err := s.Store.Tenants.Revoke(ctx, in.Tenant, in.Schema)
+	return show(Revoked{left}, err)
 }

@@ -90,7 +90,8 @@ func TestWhateverIsWrongWithAKeyTheAnswerIsTheSame(t *testing.T) {
 		WHERE prefix = $1`, strings.Split(expired, "_")[1])
 	s.tenant("gone")
 	orphan := s.key("gone", auth.RoleAdmin)
-	must(t, s.store.Tenants.DeleteTenant(t.Context(), "gone"))
+	_, err := s.store.Tenants.DeleteTenant(t.Context(), "gone")
+	must(t, err)
 	last := good[len(good)-1:]
 	flipped := good[:len(good)-1] + map[bool]string{true: "A", false: "Q"}[last != "A"]
 	var want []byte

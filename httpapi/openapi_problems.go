@@ -96,8 +96,6 @@ var stateExamples = map[string]string{
 	"replay-dead-letter": "Dead letter 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 was resolved at 2026-12-01T15:01:12Z: " +
 		"the state does not allow it.",
 	"put-grant": "Schema shop_jobs exists and is not empty; choose another one: the state does not allow it.",
-	"delete-grant": "Schema shop_jobs is still in use: view public.uses depends on function " +
-		"shop_jobs.cancel(text,text); drop that first: the state does not allow it.",
 	"delete-tenant": `Tenant "billing" has 812 active or paused jobs; delete them first: ` +
 		"the state does not allow it.",
 }

@@ -50,8 +50,8 @@ func (s *server) tenantRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "delete-tenant", Route: "DELETE /v1/tenants/{tenant}", Role: auth.RoleOperator, Tag: tagTenants,
 		Summary: "Delete a tenant", Errors: []int{409},
-		Description: "Revokes the tenant's keys. The response is 409 if the tenant has active or paused jobs, and for the " +
-			"tenant default. The tenant's history stays until retention deletes it. Its name can be used again.",
+		Description: "Revokes the tenant's keys and grants; the response names what is left of the schemas of its grants. " +
+			"The response is 409 if the tenant has active or paused jobs, and for the tenant default. The tenant's history stays until retention deletes it. Its name can be used again.",
 	}, s.deleteTenant)
 }
 
@@ -194,6 +194,7 @@ func patchSettings(patch *body.Body[TenantSettings], t *tenants.Tenant) error {
 	return nil
 }
 
-func (s *server) deleteTenant(ctx context.Context, _ int32, in *TenantRef) (*struct{}, error) {
-	return nil, s.Store.Tenants.DeleteTenant(ctx, in.Tenant)
+func (s *server) deleteTenant(ctx context.Context, _ int32, in *TenantRef) (*answer[Revoked], error) {
+	left, err := s.Store.Tenants.DeleteTenant(ctx, in.Tenant)
+	return show(Revoked{left}, err)
 }

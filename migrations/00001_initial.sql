@@ -1553,7 +1553,10 @@ CREATE TABLE punctual.grants (
     role        text NOT NULL,
     created_at  timestamptz NOT NULL DEFAULT now(),
     created_by  text NOT NULL,
-    CONSTRAINT grant_schema_is_a_plain_name CHECK (schema ~ '^[a-z_][a-z0-9_]{0,62}$')
+    made_schema boolean NOT NULL DEFAULT false,
+    CONSTRAINT grant_schema_is_a_plain_name CHECK (schema ~ '^[a-z_][a-z0-9_]{0,62}$'),
+    CONSTRAINT grant_schema_is_not_common
+        CHECK (left(schema, 3) <> 'pg_' AND schema NOT IN ('public', 'information_schema'))
 );
 COMMENT ON TABLE  punctual.grants IS 'Schemas through which a database role makes runs of a tenant''s jobs, in SQL.';
 COMMENT ON COLUMN punctual.grants.schema IS 'The schema. punctual.make_schema makes its functions.';
@@ -1561,6 +1564,8 @@ COMMENT ON COLUMN punctual.grants.tenant IS 'The tenant whose jobs it reaches: t
 COMMENT ON COLUMN punctual.grants.role IS 'The role that may execute its functions.';
 COMMENT ON COLUMN punctual.grants.created_at IS 'When it was granted.';
 COMMENT ON COLUMN punctual.grants.created_by IS 'Who granted it.';
+COMMENT ON COLUMN punctual.grants.made_schema IS
+    'Whether the grant made the schema. Only then is the schema dropped when the grant is taken back.';
 
 CREATE FUNCTION punctual.refuse(code text, field text, message text, hint text) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -1969,6 +1974,7 @@ CREATE FUNCTION punctual.functions_of_grant(in_schema text) RETURNS SETOF regpro
 LANGUAGE sql VOLATILE AS $$
     SELECT p.oid::regprocedure FROM pg_catalog.pg_proc p
     WHERE p.pronamespace = to_regnamespace(quote_ident(in_schema)) AND p.prosrc ~ 'punctual[.][a-z_]+_for[(]'
+      AND pg_has_role(p.proowner, 'USAGE')
 $$;
 COMMENT ON FUNCTION punctual.functions_of_grant(text) IS 'The functions that make_schema has made in a schema.';
 
@@ -2006,9 +2012,10 @@ DECLARE
 BEGIN
     IF to_regnamespace(quote_ident(in_schema)) IS NULL THEN
         EXECUTE format('CREATE SCHEMA %I', in_schema);
+        EXECUTE format('COMMENT ON SCHEMA %I IS %L', in_schema, 'Runs of Punctual''s jobs from your own transactions: see '
+            'punctual.grants. Made by punctual tenants grant, renewed by punctual migrate.');
+        UPDATE punctual.grants SET made_schema = true WHERE schema = in_schema;
     END IF;
-    EXECUTE format('COMMENT ON SCHEMA %I IS %L', in_schema, 'Runs of Punctual''s jobs from your own transactions: see '
-        'punctual.grants. Made by punctual tenants grant, renewed by punctual migrate.');
     FOREACH entry SLICE 1 IN ARRAY made LOOP
         EXECUTE format('CREATE OR REPLACE FUNCTION %I.%I(%s) RETURNS %s LANGUAGE plpgsql SECURITY DEFINER '
             'SET search_path = pg_catalog, pg_temp AS %L', in_schema, entry[1], entry[2], entry[3],
@@ -2025,22 +2032,68 @@ $make$;
 COMMENT ON FUNCTION punctual.make_schema IS
     'Makes a schema, or makes its functions anew, through which a role may make runs of a tenant''s jobs.';
 
-CREATE FUNCTION punctual.drop_schema(in_schema text) RETURNS void
+-- The right goes first, and by itself: the functions cannot be dropped while anything depends on them, and the role may
+-- have made something that does, such as a temporary table with one of them as a DEFAULT.
+CREATE FUNCTION punctual.end_grant(in_schema text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    callee regprocedure;
+    made boolean;
+    held record;
 BEGIN
-    DELETE FROM punctual.grants g WHERE g.schema = in_schema;
-    IF FOUND THEN
-        FOR callee IN SELECT punctual.functions_of_grant(in_schema) LOOP
-            EXECUTE format('DROP FUNCTION %s', callee);
-        END LOOP;
-        EXECUTE format('DROP SCHEMA IF EXISTS %I', in_schema);
+    DELETE FROM punctual.grants g WHERE g.schema = in_schema RETURNING g.made_schema INTO made;
+    IF NOT FOUND THEN
+        RETURN false;
     END IF;
+    FOR held IN
+        SELECT f.callee, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS holder
+        FROM punctual.functions_of_grant(in_schema) f(callee) JOIN pg_catalog.pg_proc p ON p.oid = f.callee
+        CROSS JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+        WHERE a.grantee <> p.proowner
+    LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', held.callee, held.holder);
+    END LOOP;
+    FOR held IN
+        SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS holder
+        FROM pg_catalog.pg_namespace n CROSS JOIN LATERAL aclexplode(n.nspacl) a
+        WHERE made AND n.nspname = in_schema AND a.grantee <> n.nspowner
+    LOOP
+        EXECUTE format('REVOKE ALL ON SCHEMA %I FROM %s CASCADE', in_schema, held.holder);
+    END LOOP;
+    RETURN made;
 END
 $$;
-COMMENT ON FUNCTION punctual.drop_schema(text) IS
-    'Takes a grant back, and drops its schema, unless the schema holds something else.';
+COMMENT ON FUNCTION punctual.end_grant(text) IS
+    'Takes a grant back: from then on no role may call its functions. Returns whether the grant made the schema, so that '
+    'drop_schema drops it.';
+
+CREATE FUNCTION punctual.drop_schema(in_schema text, made boolean) RETURNS text[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '3s' AS $$
+DECLARE
+    things text[];
+    thing text;
+    why text;
+    remaining text[] := '{}';
+BEGIN
+    LOCK TABLE punctual.grants IN SHARE ROW EXCLUSIVE MODE; -- the schema may be granted anew at this moment
+    IF EXISTS (SELECT FROM punctual.grants g WHERE g.schema = in_schema) THEN
+        RETURN remaining;
+    END IF;
+    things := ARRAY(SELECT format('function %s', f) FROM punctual.functions_of_grant(in_schema) f)
+        || ARRAY(SELECT format('schema %I', n.nspname) FROM pg_catalog.pg_namespace n WHERE made AND n.nspname = in_schema);
+    FOREACH thing IN ARRAY things LOOP
+        BEGIN
+            EXECUTE 'DROP ' || thing;
+        EXCEPTION
+            WHEN dependent_objects_still_exist OR lock_not_available OR insufficient_privilege THEN
+                GET STACKED DIAGNOSTICS why = PG_EXCEPTION_DETAIL;
+                remaining := remaining || (thing || ': ' || coalesce(nullif(why, ''), SQLERRM));
+        END;
+    END LOOP;
+    RETURN remaining;
+END
+$$;
+COMMENT ON FUNCTION punctual.drop_schema(text, boolean) IS
+    'Drops the functions of a grant that has ended, and its schema if the grant made it. Returns what is left, and why.';
 
 CREATE FUNCTION punctual.renew_grants() RETURNS void
 LANGUAGE plpgsql AS $$
@@ -3909,7 +3962,7 @@ DO $$ BEGIN PERFORM punctual.guard_functions(); END $$;
 -- +goose StatementBegin
 -- The schema itself stays, because it holds goose's own table. Its owner may drop everything in it, even the audit log
 -- of another role.
-DO $$ BEGIN PERFORM punctual.drop_schema(schema) FROM punctual.grants; END $$;
+DO $$ BEGIN PERFORM punctual.drop_schema(schema, punctual.end_grant(schema)) FROM punctual.grants; END $$;
 DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.event_history, punctual.failures,
     punctual.usage, punctual.replica_status, punctual.audit, punctual.audit_entries;
 DROP FUNCTION punctual.runs_of, punctual.is_completed, punctual.job_state, punctual.completed_at,

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/netip"
+	"os"
 	"strings"
 
 	"punctual/httpapi"
@@ -21,7 +23,7 @@ type Tenants struct {
 	Set    setTenant    `cmd:"" help:"Change a tenant's limits. Limits that are not given stay as they are. Replicas apply the change within two seconds."`
 	Delete deleteTenant `cmd:"" help:"Delete a tenant that has no active or paused jobs, and revoke its keys and grants."`
 	Grant  grantTenant  `cmd:"" help:"Let a database role make runs of a tenant's jobs in its own transactions, through a schema of functions."`
-	Revoke revokeTenant `cmd:"" help:"Take such a grant back, and drop its schema."`
+	Revoke revokeTenant `cmd:"" help:"Take such a grant back, at once, and drop its functions and the schema that it made."`
 }
 
 // tenantLimits holds the settings of a tenant that operators decide. An absent flag changes nothing, none lifts a
@@ -115,7 +117,8 @@ type deleteTenant struct {
 
 func (c *deleteTenant) Run(ctx context.Context) error {
 	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
-		return done(db.Tenants.DeleteTenant(ctx, c.Name), "tenant %s is deleted", c.Name)
+		left, err := db.Tenants.DeleteTenant(ctx, c.Name)
+		return tellLeft(left, done(err, "tenant %s is deleted", c.Name))
 	})
 }
 
@@ -142,8 +145,17 @@ type revokeTenant struct {
 
 func (c *revokeTenant) Run(ctx context.Context) error {
 	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
-		return done(db.Tenants.Revoke(ctx, c.Name, c.Schema), "schema %s is dropped", c.Schema)
+		left, err := db.Tenants.Revoke(ctx, c.Name, c.Schema)
+		return tellLeft(left, done(err, "no role may call the functions of schema %s any more", c.Schema))
 	})
+}
+
+// tellLeft prints what could not be dropped of grants that were taken back.
+func tellLeft(left []string, err error) error {
+	for _, thing := range left {
+		fmt.Fprintln(os.Stderr, "left, drop it with psql (DROP … CASCADE):", thing)
+	}
+	return err
 }
 
 func printTenants(all ...tenants.Tenant) error {

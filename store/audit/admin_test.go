@@ -94,7 +94,7 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 		{"another", sign, `signing_secret.create -> {"expires_at":null}`},
 		{"one less", unsign, `signing_secret.delete {"expires_at":null} ->`},
 		{
-			"no tenant", func() error { return c.Tenants.DeleteTenant(ctx, "team") },
+			"no tenant", func() error { _, err := c.Tenants.DeleteTenant(ctx, "team"); return err },
 			`tenant.delete team {"weight":1,` + limited + " ->",
 		},
 	} {

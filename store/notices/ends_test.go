@@ -158,7 +158,8 @@ func TestADeletedTenantsRecipientsAreToldTheEnd(t *testing.T) {
 			world := incidents{}
 			told(c.Fixture, world)
 			c.DeleteJob("job")
-			Must(t, c.Tenants.DeleteTenant(t.Context(), "other"))
+			_, err := c.Tenants.DeleteTenant(t.Context(), "other")
+			Must(t, err)
 			secrets := func() int { return c.Count(`SELECT count(*) FROM punctual.secrets`) }
 			forget := func() {
 				_, _, notices := c.Notices.ForgetNotices(t.Context())

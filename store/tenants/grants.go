@@ -34,17 +34,24 @@ const grantColumns = `schema, role, created_at, created_by`
 
 var schemaForm = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
 
-// IsSchema reports whether a grant's schema may have a name.
+// IsSchema reports whether a grant's schema may have a name. The schemas public and information_schema are not one
+// tenant's.
 func IsSchema(name string) bool {
-	return schemaForm.MatchString(name) && !strings.HasPrefix(name, "pg_")
+	return schemaForm.MatchString(name) && !strings.HasPrefix(name, "pg_") && !isCommon(name)
 }
+
+func isCommon(schema string) bool { return schema == "public" || schema == "information_schema" }
 
 const longestRole = 63 // bytes; Postgres cuts off the rest
 
 // Check returns what is wrong with the names of a grant, whatever the database holds.
 func (g NewGrant) Check() []domain.Problem {
 	var wrong []domain.Problem
-	if !IsSchema(g.Schema) {
+	switch {
+	case isCommon(g.Schema):
+		wrong = append(wrong, domain.Blame("schema", "%q is not valid: it belongs to all; name a schema that the grant "+
+			"makes, such as shop_jobs", g.Schema))
+	case !IsSchema(g.Schema):
 		wrong = append(wrong, domain.Blame("schema", "%.80q is not valid: write 1 to 63 small letters, digits and "+
 			"underscores, the first no digit, and not beginning with pg_", g.Schema))
 	}
@@ -151,46 +158,68 @@ func (s *Tenants) denied(ctx context.Context, schema string, err error) error {
 		"let the owner of the database run `%s`, or a superuser `%s`, and grant again: %v", grant, create, err)}
 }
 
-// Revoke drops the schema of a grant. The error is ErrNotFound if the tenant has no such grant, and ErrState if the
-// schema holds something else or something depends on its functions.
-func (s *Tenants) Revoke(ctx context.Context, tenant, schema string) error {
-	return s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+// Revoke takes a grant back: once it has returned without an error, the role may call nothing of it. Then it drops the
+// functions, and the schema if the grant made it, and returns what is left of them, and why. The error is ErrNotFound
+// if the tenant has no such grant.
+func (s *Tenants) Revoke(ctx context.Context, tenant, schema string) (left []string, err error) {
+	var ended []endedGrant
+	err = s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		t, err := oneTenant(pg.Query(ctx, tx, selectTenant+` FOR NO KEY UPDATE`, tenant), tenant)
 		if err != nil {
 			return err
 		}
-		g := NewGrant{Schema: schema}
-		err = tx.QueryRow(ctx, `
-			SELECT role FROM punctual.grants WHERE schema = $1 AND tenant = $2`, schema, t.ID).Scan(&g.Role)
-		if err := pg.Found(err, "grant of tenant %q with schema %q", tenant, schema); err != nil {
-			return err
+		ended, err = endGrants(ctx, tx, t, &schema)
+		if err == nil && len(ended) == 0 {
+			return fmt.Errorf("there is no grant of tenant %q with schema %q: %w", tenant, schema, pg.ErrNotFound)
 		}
-		if err := dropSchema(ctx, tx, schema); err != nil {
-			return err
-		}
-		return audit.Write(ctx, tx, t.ID, audit.Change{Action: audit.TenantRevoke, Name: t.Name, Before: g})
+		return err
 	})
-}
-
-func dropSchema(ctx context.Context, tx *pg.Tx, schema string) error {
-	err := pg.Exec(ctx, tx, `SELECT punctual.drop_schema($1)`, schema)
-	if failed, is := errors.AsType[*pgconn.PgError](err); is && failed.Code == "2BP01" {
-		return fmt.Errorf("schema %s is still in use: %s; drop that first: %w", schema, failed.Detail, pg.ErrState)
-	}
-	return pg.Wrap("dropping schema "+schema, err)
-}
-
-// dropGrants revokes all grants of a tenant.
-func dropGrants(ctx context.Context, tx *pg.Tx, tenant int32) error {
-	schemas, err := pgx.CollectRows(pg.Query(ctx, tx, `SELECT schema FROM punctual.grants WHERE tenant = $1`, tenant),
-		pgx.RowTo[string])
 	if err != nil {
-		return fmt.Errorf("looking for grants: %w", err)
+		return nil, err
 	}
-	for _, schema := range schemas {
-		if err := dropSchema(ctx, tx, schema); err != nil {
-			return err
+	return s.dropSchemas(ctx, ended), nil
+}
+
+// endedGrant is a grant that nobody can use any more. made is whether its schema is to be dropped.
+type endedGrant struct {
+	NewGrant
+	made bool
+}
+
+// endGrants takes the grants of a tenant back, all or that of one schema. It waits for nothing that the roles do.
+func endGrants(ctx context.Context, tx *pg.Tx, t Tenant, schema *string) ([]endedGrant, error) {
+	grants, err := pgx.CollectRows(pg.Query(ctx, tx, `
+		SELECT schema, role FROM punctual.grants WHERE tenant = $1 AND schema = coalesce($2, schema) ORDER BY schema`,
+		t.ID, schema), pgx.RowToStructByPos[NewGrant])
+	if err != nil {
+		return nil, fmt.Errorf("looking for grants: %w", err)
+	}
+	ended := make([]endedGrant, len(grants))
+	for i, g := range grants {
+		ended[i].NewGrant = g
+		if err := tx.QueryRow(ctx, `SELECT punctual.end_grant($1)`, g.Schema).Scan(&ended[i].made); err != nil {
+			return nil, fmt.Errorf("taking back the grant of schema %s: %w", g.Schema, err)
+		}
+		if err := audit.Write(ctx, tx, t.ID, audit.Change{Action: audit.TenantRevoke, Name: t.Name, Before: g}); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return ended, nil
+}
+
+// dropSchemas drops what grants have made, each in a transaction of its own, and returns what is left. That nobody may
+// use it has been committed, so no error is one of the caller's.
+func (s *Tenants) dropSchemas(ctx context.Context, ended []endedGrant) []string {
+	all := []string{}
+	for _, g := range ended {
+		var left []string
+		err := s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+			return tx.QueryRow(ctx, `SELECT punctual.drop_schema($1, $2)`, g.Schema, g.made).Scan(&left)
+		})
+		if err != nil {
+			left = []string{fmt.Sprintf("schema %s: %v", g.Schema, err)}
+		}
+		all = append(all, left...)
+	}
+	return all
 }

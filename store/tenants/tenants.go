@@ -253,26 +253,31 @@ func (s *Tenants) CountJobs(ctx context.Context, t Tenant) (int, error) {
 	return n, pg.Wrap(fmt.Sprintf("counting the jobs of tenant %q", t.Name), err)
 }
 
-// DeleteTenant deletes a tenant, revokes its keys and grants, and deletes its secrets. The error is ErrState if the
-// tenant has active or paused jobs. Its history stays until the end of its retention. Its name can be used again.
-func (s *Tenants) DeleteTenant(ctx context.Context, name string) error {
+// DeleteTenant deletes a tenant, revokes its keys and grants, and deletes its secrets. It returns what is left of the
+// schemas of its grants, as Revoke does. The error is ErrState if the tenant has active or paused jobs. Its history
+// stays until the end of its retention. Its name can be used again.
+func (s *Tenants) DeleteTenant(ctx context.Context, name string) (left []string, err error) {
 	if name == DefaultTenant {
-		return fmt.Errorf("tenant %q always exists and cannot be deleted: %w", name, pg.ErrState)
+		return nil, fmt.Errorf("tenant %q always exists and cannot be deleted: %w", name, pg.ErrState)
 	}
-	return s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	// The grants first, in a transaction of their own: a role with a grant may hold a transaction open, for which the
+	// deletion would wait.
+	var ended []endedGrant
+	err = s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		t, err := mayDelete(ctx, tx, name, ` FOR NO KEY UPDATE`)
+		if err == nil {
+			ended, err = endGrants(ctx, tx, t, nil)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	left = s.dropSchemas(ctx, ended)
+	return left, s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		// The lock waits for transactions that write jobs or keys of the tenant, and makes later ones wait.
-		t, err := oneTenant(pg.Query(ctx, tx, selectTenant+` FOR UPDATE`, name), name)
+		t, err := mayDelete(ctx, tx, name, ` FOR UPDATE`)
 		if err != nil {
-			return err
-		}
-		var jobs int
-		if err := tx.QueryRow(ctx, LiveJobs, t.ID).Scan(&jobs); err != nil {
-			return fmt.Errorf("counting the jobs of tenant %q: %w", name, err)
-		}
-		if jobs > 0 {
-			return fmt.Errorf("tenant %q has %d active or paused jobs; delete them first: %w", name, jobs, pg.ErrState)
-		}
-		if err := dropGrants(ctx, tx, t.ID); err != nil {
 			return err
 		}
 		if err := deleteTenant(ctx, tx, t.ID); err != nil {
@@ -283,6 +288,22 @@ func (s *Tenants) DeleteTenant(ctx context.Context, name string) error {
 		}
 		return audit.Write(ctx, tx, t.ID, audit.Change{Action: audit.TenantDelete, Name: name, Before: t.Settings()})
 	})
+}
+
+// mayDelete locks a tenant, and returns ErrState if it has active or paused jobs.
+func mayDelete(ctx context.Context, tx *pg.Tx, name, lock string) (Tenant, error) {
+	t, err := oneTenant(pg.Query(ctx, tx, selectTenant+lock, name), name)
+	if err != nil {
+		return t, err
+	}
+	var jobs int
+	if err := tx.QueryRow(ctx, LiveJobs, t.ID).Scan(&jobs); err != nil {
+		return t, fmt.Errorf("counting the jobs of tenant %q: %w", name, err)
+	}
+	if jobs > 0 {
+		return t, fmt.Errorf("tenant %q has %d active or paused jobs; delete them first: %w", name, jobs, pg.ErrState)
+	}
+	return t, nil
 }
 
 // KeepTenant keeps a tenant from being deleted until the transaction ends. The error is ErrNotFound if the tenant was

@@ -29,7 +29,8 @@ func TestADeletedTenantGetsNoJobs(t *testing.T) {
 	if _, err := c.Tenants.CreateTenant(t.Context(), tenants.Tenant{Name: "alpha", Weight: 1}); !errors.Is(err, tenants.ErrTenantExists) {
 		t.Errorf("error %v", err)
 	}
-	Must(t, c.Tenants.DeleteTenant(t.Context(), "alpha"))
+	_, err := c.Tenants.DeleteTenant(t.Context(), "alpha")
+	Must(t, err)
 	c.Tenant = made.ID
 	if _, err := c.TryCreate("n"); err == nil {
 		t.Error("a deleted tenant got a job")
@@ -59,7 +60,7 @@ func TestJobsAndTheDeletionOfTheirTenantRace(t *testing.T) {
 		var created, deleted error
 		c.Tenant = made.ID
 		wg.Go(func() { _, created = c.TryCreate("n") })
-		wg.Go(func() { deleted = c.Tenants.DeleteTenant(t.Context(), "alpha") })
+		wg.Go(func() { _, deleted = c.Tenants.DeleteTenant(t.Context(), "alpha") })
 		wg.Wait()
 		if (created == nil) == (deleted == nil) {
 			t.Fatalf("created: %v, deleted: %v", created, deleted)
@@ -69,7 +70,8 @@ func TestJobsAndTheDeletionOfTheirTenantRace(t *testing.T) {
 				t.Fatal(deleted)
 			}
 			c.DeleteJob("n")
-			Must(t, c.Tenants.DeleteTenant(t.Context(), "alpha"))
+			_, err := c.Tenants.DeleteTenant(t.Context(), "alpha")
+			Must(t, err)
 		}
 	}
 }
@@ -93,7 +95,8 @@ func TestACompletedJobOfADeletedTenantStaysSo(t *testing.T) {
 	made := c.NewTenant("alpha")
 	c.Tenant = made.ID
 	c.Complete(c.Create("n", At(time.Now().Add(time.Hour))).ID)
-	Must(t, c.Tenants.DeleteTenant(t.Context(), "alpha"))
+	_, err := c.Tenants.DeleteTenant(t.Context(), "alpha")
+	Must(t, err)
 	if rec, err := c.TryPut(Definition("n")); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("state %q, error %v", rec.State, err)
 	}
