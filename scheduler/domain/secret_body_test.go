@@ -25,6 +25,7 @@ func TestSecretsInBodiesAreChecked(t *testing.T) {
 		step(`{"key":{"$secret":"x"}}`):                                                                       "",
 		step(`{"input":{"key":{"$secret":"x"}}}`):                                                             `steps[0].target.body.input.key a step is sent its input`,
 		step(`{"steps":[{"$secret":"x"}]}`):                                                                   `steps[0].target.body.steps[0] a step is sent its input`,
+		step(`{"$secret":"x"}`):                                                                               `steps[0].target.body a step is sent more than its own body`,
 		step(`{"key":{"$secret":""}}`):                                                                        `steps[0].target.body.key "$secret" must be the name`,
 	} {
 		var d Definition
@@ -33,7 +34,7 @@ func TestSecretsInBodiesAreChecked(t *testing.T) {
 		for _, p := range d.Validate() {
 			got += p.Field + " " + p.Message + "\n"
 		}
-		if !strings.HasPrefix(got, want) || want == "" && got != "" || strings.Count(got, "\n") > 1 {
+		if !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%s: %q, want %q", part, got, want)
 		}
 	}

@@ -142,8 +142,8 @@ func (s *Secrets) ListSecrets(
 	return listed.Page(ctx, s.db.Callers.Reader(tenant), p, `SELECT `+namedColumns+` FROM punctual.secrets`, c)
 }
 
-// DeleteSecret deletes a secret. The error is *names.InUseError while active or paused jobs refer to the secret, and
-// ErrNotFound if there is none.
+// DeleteSecret deletes a secret. The error is *names.InUseError while active or paused jobs refer to the secret, a
+// *domain.Refusal while the tenant's notify does, and ErrNotFound if there is none.
 func (s *Secrets) DeleteSecret(ctx context.Context, tenant int32, name string) error {
 	defer s.ForgetSecrets()
 	return s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
@@ -159,6 +159,9 @@ func (s *Secrets) DeleteSecret(ctx context.Context, tenant int32, name string) e
 			return err
 		}
 		if err := names.Unused("secret", name, jobs); err != nil {
+			return err
+		}
+		if err := unusedByTenant(ctx, tx, tenant, name); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `DELETE FROM punctual.secrets WHERE id = $1`, id); err != nil {
@@ -192,6 +195,21 @@ func usersOf(ctx context.Context, tx *pg.Tx, tenant int32, name string) (users [
 		return nil
 	})
 	return users, pg.Wrap(fmt.Sprintf("looking for jobs that use secret %q", name), err)
+}
+
+// unusedByTenant refuses a secret that the tenant's own notify names.
+func unusedByTenant(ctx context.Context, tx *pg.Tx, tenant int32, name string) error {
+	var list []domain.Notify
+	err := tx.QueryRow(ctx, `SELECT notify FROM punctual.tenants WHERE id = $1`, tenant).Scan(&list)
+	if err != nil {
+		return fmt.Errorf("reading the notify of the tenant: %w", err)
+	}
+	if slices.ContainsFunc(list, func(n domain.Notify) bool { return n.Secret == name }) {
+		return &domain.Refusal{
+			Code: "state", Reason: fmt.Sprintf("secret %q is named in the notify of the tenant; take it out there first", name),
+		}
+	}
+	return nil
 }
 
 // secretShot is a secret as the audit log shows it: never with the secret itself, nor with anything made of it.

@@ -20,6 +20,7 @@ import (
 	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/secrets"
+	"punctual/store/tenants"
 	"punctual/store/vault"
 )
 
@@ -200,6 +201,26 @@ func TestASecretThatAnyPartOfAJobUsesStays(t *testing.T) {
 		}
 		c.DeleteJob("job")
 	}
+}
+
+func TestASecretThatTheTenantUsesStays(t *testing.T) {
+	c := NewFixture(t)
+	c.Secret("token", "one")
+	notify := func(list ...domain.Notify) {
+		t.Helper()
+		_, err := c.Tenants.EditTenant(t.Context(), c.TenantName(), func(t *tenants.Tenant) error {
+			t.Notify = list
+			return nil
+		})
+		Must(t, err)
+	}
+	notify(domain.Notify{On: []domain.Event{domain.EventDead}, Format: domain.FormatPagerDuty, Secret: "token"})
+	var refused *domain.Refusal
+	if err := c.Secrets.DeleteSecret(t.Context(), c.Tenant, "token"); !errors.As(err, &refused) || refused.Code != "state" {
+		t.Errorf("the tenant's notify names the secret, and deleting it: %v", err)
+	}
+	notify()
+	Must(t, c.Secrets.DeleteSecret(t.Context(), c.Tenant, "token"))
 }
 
 // The first of the two wins: either the job is refused, or the secret stays.
