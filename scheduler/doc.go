@@ -96,7 +96,7 @@
 //
 // When a job's runs must not overlap, a run takes the job's gate when it is created, and keeps it until it ends
 // (Gate). A run that has to wait for another is not claimed before the gate is freed. The transaction that frees the
-// gate sets the next run due.
+// gate sets the next run due, and its replica claims it at once: whatever a commit makes due wakes the tick loop.
 //
 // While the deployment is frozen nothing is claimed, and while a tenant is frozen nothing of that tenant. The
 // claim's transaction checks this itself, so a freeze holds from the moment it has committed. A replica that finds

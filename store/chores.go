@@ -45,6 +45,12 @@ array_remove(ARRAY[
          THEN '` + choreGates + `' END,
     CASE WHEN ` + claim.LimitsDue + ` THEN '` + claim.ChoreLimits + `' END], NULL)`
 
+// choresSoon lists, for each look for due work, those of them whose work callers write in SQL.
+const choresSoon = `
+array_remove(ARRAY[
+    CASE WHEN ` + claim.FreshReport + ` THEN '` + choreReports + `' END,
+    CASE WHEN ` + events.Any + ` THEN '` + events.Chore + `' END], NULL)`
+
 // Chores returns what every replica does beside its claims.
 func (s *Store) Chores() []scheduler.Chore {
 	return []scheduler.Chore{

@@ -148,7 +148,11 @@ func (l *lived) call(id uuid.UUID, name string) { l.names = append(l.names, id.S
 // do lets an event happen to the store and to the model. It returns in what they differ afterwards.
 func (l *lived) do(e modelEvent) string {
 	before := l.model
+	due := l.due()
+	l.Woken()
+	l.Asked()
 	got := refusalOf(l.happens(&e))
+	l.wakes(e, due)
 	after, err := transition(before, e)
 	want := refusalOf(err)
 	if err != nil {
@@ -169,6 +173,23 @@ func (l *lived) do(e modelEvent) string {
 		return fmt.Sprintf("the store says %q, and the model %q", got, want)
 	}
 	return l.wrong + differing(l.modelled(), l.stored())
+}
+
+// due are the runs that a claim may take now.
+func (l *lived) due() []uuid.UUID {
+	return Column[uuid.UUID](l.Fixture, `SELECT run_id FROM punctual.waiting WHERE lane >= 0 AND due_at <= now()`)
+}
+
+// wakes finds fault with an event that makes runs due and wakes nobody. After a claim its replica looks again.
+func (l *lived) wakes(e modelEvent, before []uuid.UUID) {
+	if e.do == "pass" || e.do == "slot" || strings.HasPrefix(e.do, "claim") || l.Woken() {
+		return
+	}
+	for _, run := range l.due() {
+		if !slices.Contains(before, run) {
+			l.wrong += fmt.Sprintf("%s is due, and nobody is woken\n", run)
+		}
+	}
 }
 
 // differing returns the lines that only one of the two has.

@@ -155,8 +155,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			Followers: []claim.Follower{s.defaults, links.Follower{}},
 		},
 		claim.Options{
-			Log: o.Log, ChoresDue: choresDue, Ended: o.Ended, Tracer: o.Tracer,
-			Soon: claim.Soon{Chore: events.Chore, Any: events.Any},
+			Log: o.Log, ChoresDue: choresDue, Soon: choresSoon, Ended: o.Ended, Tracer: o.Tracer,
 		})
 	s.Events = events.New(s.DB, s.Days, events.Options{Log: o.Log, Kept: o.FailureRetention})
 	s.Fleet = fleet.New(s.DB.Callers)

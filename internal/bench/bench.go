@@ -46,6 +46,7 @@ var benchmarks = []benchmark{
 	{name: "fair", run: runFair},
 	{name: "limits", run: runLimits},
 	{name: "workflows", run: runWorkflows},
+	{name: "hops", run: runHops},
 	{name: "idle", run: runIdle},
 	{name: "bloat", run: runBloat},
 	{name: "api", run: runAPI},

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // tiny are sizes with which every benchmark takes seconds.
 var tiny = Sizes{
 	BurstJobs: 200, Slots: 20, SteadyRate: 50, SteadySeconds: 2, LoneJobs: 2, InFlight: 10, ReplicasMost: 4,
-	NoisyJobs: 300, UrgentJobs: 3, LimitedJobs: 200, Workflows: 3, IdleFor: time.Second,
+	NoisyJobs: 300, UrgentJobs: 3, LimitedJobs: 200, Workflows: 3, Hops: 2, IdleFor: time.Second,
 	GrowthJobs: 500, RestLeast: 50, RestMost: 1000, HistoryLeast: 1000, HistoryMost: 1000, TenantsMost: 10,
 	DeadRows: 1000, Claims: 2, APIFor: 300 * time.Millisecond, APIClients: 4, RegisterAll: 2500,
 	PeerRate: 20, PeerSeconds: 2, PeerKilled: 60, PeerSlots: 10, PeerKillAfter: time.Second,
@@ -89,6 +89,7 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 		"fair":      "urgent jobs, p99",
 		"workflows": "steps of workflows, ratio to plain jobs",
 		"limits":    "limits that never bind, ratio to none",
+		"hops":      "a queued run, half within",
 		"idle":      "resident",
 		"bloat":     "claim of 100, 1000 dead rows, median",
 		"api":       "get a job, 4 clients",

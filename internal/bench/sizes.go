@@ -22,6 +22,7 @@ type Sizes struct {
 	NoisyJobs, UrgentJobs int // fair
 	LimitedJobs           int // limits: jobs under limits that bind
 	Workflows             int // workflows: begin at one instant
+	Hops                  int // hops: of each kind, one after the other
 
 	IdleFor time.Duration // idle
 
@@ -55,7 +56,7 @@ func DefaultSizes(full bool) Sizes {
 		InFlight: 10_000, ReplicasMost: 8,
 		GrowthJobs: 20_000, RestLeast: 10_000, RestMost: 1_000_000, HistoryLeast: 1_000_000, HistoryMost: 1_000_000,
 		TenantsMost: 1000,
-		NoisyJobs:   100_000, UrgentJobs: 10, LimitedJobs: 5000, Workflows: 1000,
+		NoisyJobs:   100_000, UrgentJobs: 10, LimitedJobs: 5000, Workflows: 1000, Hops: 40,
 		IdleFor:  30 * time.Second,
 		DeadRows: 200_000, Claims: 30,
 		APIFor: 5 * time.Second, APIClients: 32,

@@ -54,8 +54,8 @@ func (s *Claims) onConn(ctx context.Context, pool *pg.Pool, work func(conn *pgx.
 }
 
 // selectNextDue finds the next due time of each kind of work, in that kind's queues: slots ($1), runs that wait ($2)
-// and ordered runs ($4). It also reports whether there are late slots ($3). With $5 it ignores what is due already. The
-// condition of Soon follows.
+// and ordered runs ($4). It also reports whether there are late slots ($3). With $5 it ignores what is due already. An
+// array of the chores of Soon that have work follows.
 const selectNextDue = `
 SELECT now(),
     (SELECT min(n.due) FROM unnest((SELECT $1::smallint[])) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
@@ -80,15 +80,13 @@ SELECT now(),
 func (s *Claims) NextDue(ctx context.Context, queues scheduler.LookInto, ahead bool) (scheduler.Upcoming, error) {
 	var u scheduler.Upcoming
 	var schedule, ready, ordered *time.Time
-	var soon bool
-	if err := s.db.Runs.QueryRow(ctx, selectNextDue+s.options.Soon.Any, pg.Prepared{}, queues[domain.WorkDue],
+	var soon []string
+	if err := s.db.Runs.QueryRow(ctx, selectNextDue+s.options.Soon, pg.Prepared{}, queues[domain.WorkDue],
 		queues[domain.WorkReady], queues[domain.WorkLate], queues[domain.WorkOrdered], ahead).
 		Scan(&u.Now, &schedule, &ready, &ordered, &u.Older, &soon); err != nil {
 		return scheduler.Upcoming{}, fmt.Errorf("looking for what is due next: %w", err)
 	}
-	if soon {
-		s.db.Ask(s.options.Soon.Chore)
-	}
+	s.db.Ask(soon...)
 	u.Schedule, u.Ready, u.Ordered = pg.OrZero(schedule), pg.OrZero(ready), pg.OrZero(ordered)
 	return u, nil
 }

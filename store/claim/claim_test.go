@@ -597,6 +597,39 @@ func TestClaimReadyPutsOffWhatStandsAtALockedGate(t *testing.T) {
 			AND due_at <= now() + interval '1 s'`, run.ID)
 }
 
+// Claims and finishes hold a gate for milliseconds, and so long it is left alone. Only one that somebody holds for long
+// is left alone for longer and longer. (It was a second at once: a successor that met the claim of a slot stood idle.)
+func TestAGateThatIsLockedIsSoonLookedAtAgain(t *testing.T) {
+	c := NewReplica(t)
+	job := c.Create("job", Never, Forbid)
+	run := c.Trigger("job")
+	free := c.Stranger(`exclusive WHERE job_id = $1`, job.ID)
+	putOff := func() (least, most time.Duration) {
+		c.Exec(`UPDATE punctual.ready SET due_at = now() WHERE run_id = $1`, run.ID)
+		before := c.Clock()
+		c.ClaimReady(10)
+		due := Value[time.Time](c.Fixture, `SELECT due_at FROM punctual.ready WHERE run_id = $1`, run.ID)
+		return due.Sub(c.Clock()), due.Sub(before)
+	}
+	if least, _ := putOff(); least > 50*time.Millisecond {
+		t.Errorf("it is put off by %s", least)
+	}
+	for range 8 {
+		putOff()
+	}
+	if _, most := putOff(); most < 100*time.Millisecond {
+		t.Errorf("after ten tries it is put off by %s", most)
+	}
+	free()
+	c.Exec(`UPDATE punctual.ready SET due_at = now() WHERE run_id = $1`, run.ID)
+	c.FinishAndRelease(Succeeded(c.Again()))
+	run = c.Trigger("job")
+	c.Stranger(`exclusive WHERE job_id = $1`, job.ID)
+	if least, _ := putOff(); least > 50*time.Millisecond {
+		t.Errorf("once it was free, it is put off by %s", least)
+	}
+}
+
 // Runs that wait at one gate, such as catch-up runs that an edit made ready, start one at a time, oldest first.
 func TestClaimReadyStartsTheOldestOfAGate(t *testing.T) {
 	for name, slots := range map[string]int{"with slots for all": 10, "with one slot": 1} {

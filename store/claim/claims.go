@@ -24,18 +24,15 @@ type Options struct {
 	// asks it, so that an idle replica sends no other query for them.
 	ChoresDue string
 
-	// Soon is asked for with each look for due work, so that its work need not wait for a heartbeat, even if a caller has
-	// written it in SQL.
-	Soon Soon
+	// Soon is the same for those whose work callers write in SQL. Each look for due work asks it, so that such work need
+	// not wait for a heartbeat.
+	Soon string
 
 	// Ended, if set, is told of attempts that another replica than their own has ended.
 	Ended func([]domain.Outcome)
 
 	Tracer *trace.Tracer // is told of all attempts and runs that end; nil: no spans are made
 }
-
-// Soon is a chore, and a condition in SQL that is true if it has work.
-type Soon struct{ Chore, Any string }
 
 // Claims is what the loops need of the database. Safe for concurrent use.
 type Claims struct {
@@ -47,6 +44,7 @@ type Claims struct {
 	followers   followers
 
 	wary   wariest
+	later  later
 	idling idling // timeout of claims
 
 	uncompiled atomic.Bool // most of the last claim's definitions were not compiled yet: it is likely of the next one too

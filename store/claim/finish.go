@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
@@ -232,7 +233,7 @@ func (s *Claims) Finish(
 	s.options.Tracer.Ended(f.outcomes, f.written)
 	f.arbiter.tell(outcomes)
 	s.db.Ask(following.Asks()...)
-	if slices.ContainsFunc(f.outcomes, dueSoon) {
+	if f.freed || slices.ContainsFunc(f.outcomes, dueSoon) {
 		s.db.Wake()
 	}
 	s.askLimits(f.outcomes)
@@ -259,7 +260,7 @@ func (s *Claims) finish(ctx context.Context, f *lookingFinish) (written map[uuid
 		settings += lastingPlan
 	}
 	b.Queue(settings, pg.Prepared{})
-	written = queueFinish(&b, f.outcomes, f.released, f.earlier, f.on, f.following)
+	written = f.queue(&b)
 	failpoint.At(failpoint.FinishBegun)
 	return written, s.db.Runs.SendBatch(ctx, &b).Close()
 }
@@ -282,25 +283,24 @@ func dueSoon(o domain.Outcome) bool {
 	return (status == domain.StatusRetrying || status == domain.StatusPending) && o.RetryIn < pg.Soon
 }
 
-// QueueFinish is queueFinish for those that leave it to the chore AdvanceWorkflows what follows in workflows.
+// QueueFinish is lookingFinish.queue for those that leave it to the chore AdvanceWorkflows what follows in workflows.
 func QueueFinish(
 	b *pgx.Batch, outcomes []domain.Outcome, released []uuid.UUID, earlier Earlier, on Day, following Following,
 ) (written map[uuid.UUID]bool) {
-	written = queueFinish(b, outcomes, released, earlier, on, following)
+	f := lookingFinish{outcomes: outcomes, released: released, earlier: earlier, on: on, following: following}
+	written = f.queue(b)
 	if concerned := workflowsOf(outcomes); len(concerned.runs) > 0 {
 		b.Queue(touchWorkflows, concerned.runs)
 	}
 	return written
 }
 
-// queueFinish queues the statements that end attempts: the gates' locks, the outcomes, the gates' release, the end of
-// leases, for which it names their earlier runs. They come after pg.ByIndex. Once the batch is read, the returned set
-// holds the runs that the fence let through.
-func queueFinish(
-	b *pgx.Batch, outcomes []domain.Outcome, released []uuid.UUID, earlier Earlier, on Day, following Following,
-) (written map[uuid.UUID]bool) {
-	written = make(map[uuid.UUID]bool, len(outcomes))
-	gated, runs := gatedJobs(outcomes)
+// queue queues the statements that end attempts: the gates' locks, the outcomes, the gates' release, the end of leases,
+// for which it names their earlier runs. They come after pg.ByIndex. Once the batch is read, the returned set holds the
+// runs that the fence let through, and freed says whether a run that waited at a gate is due.
+func (f *lookingFinish) queue(b *pgx.Batch) (written map[uuid.UUID]bool) {
+	written = make(map[uuid.UUID]bool, len(f.outcomes))
+	gated, runs := gatedJobs(f.outcomes)
 	if len(gated) > 0 {
 		b.Queue(`
 			SELECT FROM punctual.exclusive
@@ -308,13 +308,16 @@ func queueFinish(
 			ORDER BY job_id
 			FOR NO KEY UPDATE`, gated)
 	}
-	queueReported(b, outcomes)
-	queueOutcomes(b, outcomes, on, written)
+	queueReported(b, f.outcomes)
+	queueOutcomes(b, f.outcomes, f.on, written)
 	if len(gated) > 0 {
-		b.Queue(releaseGates, gated, runs)
+		b.Queue(releaseGates, gated, runs).Exec(func(due pgconn.CommandTag) error {
+			f.freed = due.RowsAffected() > 0
+			return nil
+		})
 	}
-	queueEnd(b, released, earlier, on)
-	following.QueueEnds(b, outcomes, on)
+	queueEnd(b, f.released, f.earlier, f.on)
+	f.following.QueueEnds(b, f.outcomes, f.on)
 	return written
 }
 

@@ -25,6 +25,7 @@ type lookingFinish struct {
 	locked    lockedRows  // outcomes that are not written, by run
 	strangers bool        // some are not because of a locked row
 	kept      []uuid.UUID // leases that are not ended
+	freed     bool        // a run that waited at a gate is due
 	advanced  advanced    // what became of workflows
 }
 
@@ -36,7 +37,7 @@ func (f *lookingFinish) run(ctx context.Context, s *Claims, pool *pg.Pool, wary 
 			return err
 		}
 		var b pgx.Batch
-		f.written = queueFinish(&b, f.outcomes, f.released, f.earlier, f.on, f.following)
+		f.written = f.queue(&b)
 		failpoint.At(failpoint.FinishBegun)
 		if concerned := workflowsOf(f.outcomes); len(concerned.runs) > 0 {
 			if f.on == AnyDay { // or the table of a day is missing

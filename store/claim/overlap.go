@@ -103,7 +103,7 @@ func (c *readyClaim) admit(w waitingRun, g *Gate) bool {
 	o, d := g.Facts().Overlap(w.policy), &c.overlaps
 	for _, run := range slices.Concat(o.Cancel, o.Expired) {
 		if _, busy := c.busy[run]; busy {
-			c.putOff(w.RunID, gateRetry)
+			c.putOff(w.RunID, gateRetry/10) // the end of a run holds its row for milliseconds
 			return false
 		}
 	}

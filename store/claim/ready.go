@@ -65,7 +65,7 @@ lease AS (
     SELECT $3, $2, array_agg(id) FROM started HAVING count(*) > 0)
 SELECT id, fence FROM started`
 
-// gateRetry is how long a run is put off when another transaction has locked its job's gate.
+// gateRetry is the longest for which a run is put off because another transaction has locked what it needs.
 const gateRetry = time.Second
 
 // readyClaim is one claim of ready runs on its way through the transaction.
@@ -287,6 +287,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}
+	c.claims.later.learn(c.gates)
 	var err error
 	versions := definitions.Of(c.waiting, func(w waitingRun) (definitions.Version, int32) {
 		return w.key, c.tenants[w.RunID]
@@ -367,7 +368,7 @@ func (c *readyClaim) settle(w waitingRun) {
 	w.Gated = g.gated && w.Step == "" // a step is under the gate that its workflow has
 	switch holders := g.Holders(); {
 	case w.Gated && g.busy, !there && job.ConcurrencyPolicy != domain.PolicyAllow: // or mendGates has just made it
-		c.putOff(w.RunID, gateRetry)
+		c.putOff(w.RunID, c.claims.later.in(job.ID))
 		return
 	case c.missed(w, job):
 		return

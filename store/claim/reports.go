@@ -261,6 +261,10 @@ const (
 	// AnyReport is true if a report is to be applied.
 	AnyReport = `EXISTS (SELECT FROM punctual.reports WHERE applied_at IS NULL)`
 
+	// FreshReport is true if one is to be applied that was made a moment ago. The bound keeps dead index entries out of
+	// the scan.
+	FreshReport = `EXISTS (SELECT FROM punctual.reports WHERE applied_at IS NULL AND reported_at > now() - interval '5 s')`
+
 	selectReports = `
 SELECT run_id, reported_at FROM punctual.reports
 WHERE applied_at IS NULL AND (reported_at, run_id) > ($1, $2)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	. "punctual/internal/storetest"
+	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
@@ -438,6 +439,19 @@ func TestExplainAndVerifyKnowOfReports(t *testing.T) {
 	}
 	if !c.Wants("reports") {
 		t.Error("no heartbeat asks for it to be applied")
+	}
+	look := func() []string {
+		c.Asked()
+		_, err := c.Claims.NextDue(t.Context(), scheduler.LookInto{}, false)
+		Must(t, err)
+		return c.Asked()
+	}
+	if got := look(); slices.Contains(got, "reports") {
+		t.Error("an old report, which the heartbeats ask for, is asked for by each look")
+	}
+	c.Exec(`UPDATE punctual.reports SET reported_at = now()`)
+	if got := look(); !slices.Contains(got, "reports") {
+		t.Errorf("a look asks for %v, and not for a report that was just made", got)
 	}
 	c.FinishAndRelease(Failed(a))
 	if got := reports(); len(got) > 0 || c.Wants("reports") {

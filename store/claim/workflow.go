@@ -557,6 +557,7 @@ func (s *Claims) AdvanceWorkflows(ctx context.Context) (left bool, err error) {
 		if err != nil {
 			return false, fmt.Errorf("cancelling steps: %w", err)
 		}
+		s.db.Ask(Freed...)
 		s.Over(runs...)
 	}
 	s.tell(a)

@@ -49,6 +49,7 @@ func (s *Jobs) endPauses(ctx context.Context, tx *pg.Tx, jobs []*held, now time.
 	}
 	var b pgx.Batch
 	queueResumed(&b, jobs)
+	tx.Ask(ChoreDated)
 	claim.QueueSkips(&b, skips)
 	audited.Queue(audit.WithActor(ctx, audit.Actor{Kind: audit.System}), &b)
 	return pg.Wrap("ending pauses", tx.SendBatch(ctx, &b).Close())
