@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"testing"
 
 	"punctual/internal/pgtest"
@@ -65,6 +66,15 @@ func TestSecretsInBodiesReachTheTarget(t *testing.T) {
 	do[any](t, r.API, "POST", "/v1/dead-letters/"+run+"/replay", nil)
 	wants("its replay", `{"key":"s3cr3t","run":"dead"}`)
 
+	put("after", "/dead", nil)
+	put("before", "/", process.JobSpec{"then": []any{map[string]any{"job": "after"}}})
+	run = trigger(t, r.API, "before")
+	wants("a run of a chain", `{"key":"s3cr3t","run":"before"}`)
+	chained := regexp.MustCompile(`^\{\s*"key" : "s3cr3t", "run" : "after", "upstream" : \{"run" : "` + run +
+		`".*"result" : \{"\$secret":"token"\}\} \}$`)
+	if sent := within(t, "the run that it triggers", got); !chained.MatchString(sent) {
+		t.Errorf("the run that it triggers sent %s, want %s", sent, chained)
+	}
 	step := func(name string, after ...string) map[string]any {
 		return map[string]any{
 			"name": name, "depends_on": after,

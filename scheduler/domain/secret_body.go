@@ -9,18 +9,27 @@ import (
 // MaxBodySecrets bounds the secrets in a body: each may have 64 KiB.
 const MaxBodySecrets = 16
 
-// ofSteps are the members of a step's body that the workflow writes. They hold what others say.
-var ofSteps = []string{"input", "steps"}
+// ofSteps are the members of a step's body that the workflow writes, and ofChains those of a chained run's body that the
+// chain does. They hold what others say.
+var ofSteps, ofChains = []string{"input", "steps"}, []string{"upstream"}
 
 // BodySecrets returns the secrets whose values are to stand in the body of an attempt's request, with placeholders
-// filled in. Only a definition asks for secrets. The body of a trigger or an event is data, and so are the input of a
-// workflow and the results of its steps.
+// filled in. Only a definition asks for secrets. The body of a trigger or an event is data, and so is what a workflow or
+// a chain adds to the job's own body.
 func (a Assignment) BodySecrets(body []byte) []placeholder.Secret {
-	if !a.Job.asksInBody || a.Body != nil && a.Step == "" {
+	var data []string
+	switch {
+	case !a.Job.asksInBody:
+		return nil
+	case a.Step != "":
+		data = ofSteps
+	case a.Body != nil && a.Trigger == TriggerChain:
+		data = ofChains
+	case a.Body != nil:
 		return nil
 	}
 	return slices.DeleteFunc(placeholder.Secrets(body), func(s placeholder.Secret) bool {
-		return a.Step != "" && slices.Contains(ofSteps, s.Member)
+		return slices.Contains(data, s.Member)
 	})
 }
 

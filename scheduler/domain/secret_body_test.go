@@ -71,8 +71,12 @@ func TestOnlyADefinitionAsksForSecrets(t *testing.T) {
 		Assignment
 		want string
 	}{
-		"its own":          {Assignment{Job: job, Attempt: 3}, "own"},
-		"of the trigger":   {Assignment{Job: job, Body: []byte(data)}, ""},
+		"its own":        {Assignment{Job: job, Attempt: 3}, "own"},
+		"of the trigger": {Assignment{Job: job, Body: []byte(data)}, ""},
+		"of a chain": {Assignment{
+			Job: job, Trigger: TriggerChain,
+			Body: []byte(`{"k":{"$secret":"own"},"upstream":{"result":` + data + `}}`),
+		}, "own"},
 		"of the event":     {Assignment{Job: bare, EventBody: []byte(data)}, ""},
 		"beside an event":  {Assignment{Job: job, EventBody: []byte(data)}, "own"},
 		"of a step":        {Assignment{Job: step, Step: "b", Workflow: jobID, Body: body}, "own"},
