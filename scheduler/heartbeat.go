@@ -50,10 +50,12 @@ func (h *heartbeat) beat(ctx context.Context, draining bool) bool {
 	pulse, err := h.s.store.Renew(limited, h.s.replica.ID, Condition{draining, h.s.config.Shortages.Lacks()})
 	if err != nil {
 		if ctx.Err() == nil {
+			h.s.config.Vitals.Note(PathHeartbeats, err, time.Now())
 			h.s.log.Warn("the heartbeat failed", "error", err)
 		}
 		return false
 	}
+	h.s.config.Vitals.Note(PathHeartbeats, nil, time.Now())
 	h.s.config.Client.Guard().SetTenants(pulse.AllowedTargets)
 	acting, stop := context.WithTimeout(ctx, actTimeout)
 	defer stop()

@@ -36,6 +36,7 @@ type Config struct {
 	Chores       []Chore       // what the replica does beside its claims
 	Notices      Notices       // nil: the replica tells nobody
 	Shortages    *Shortages    // nil: the scheduler makes its own
+	Vitals       *Vitals       // nil: the same
 	Tracer       *trace.Tracer // nil: no spans are made
 	// Again, if set, is told why a registration failed, waits, and reports whether to try it again.
 	Again func(ctx context.Context, err error) bool
@@ -106,6 +107,9 @@ func Run(ctx context.Context, store Store, config Config) error {
 	log := config.Log.With("replica", replica.ID)
 	if config.Shortages == nil {
 		config.Shortages = new(Shortages)
+	}
+	if config.Vitals == nil {
+		config.Vitals = new(Vitals)
 	}
 	s := &Scheduler{
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics,

@@ -71,6 +71,9 @@ func (t *ticker) run(ctx context.Context) {
 		started := time.Now()
 		wait, wake, err := t.tick(ctx)
 		t.s.metrics.tick.Observe(time.Since(started).Seconds())
+		if ctx.Err() == nil {
+			t.s.config.Vitals.Note(PathClaims, err, time.Now())
+		}
 		if err != nil && ctx.Err() == nil {
 			t.s.log.Warn("a tick failed; the next one tries again", "error", err)
 			t.wantsLook = true

@@ -126,9 +126,10 @@ func Run(ctx context.Context, c Config) error {
 	most := mostRequests(c.Log, mostDescriptors(), c.Queues, int(c.Store.MaxConns))
 	mailer := newMailer(c.Mail, authorities)
 	leaving := newDeparture()
-	shortages := new(scheduler.Shortages)
+	shortages, vitals := new(scheduler.Shortages), new(scheduler.Vitals)
 	courier := scheduler.NewCourier(db.Secrets, client, mailer, origin)
-	handler, err := newAPI(c, origin, db, registry, guardian, courier, mailer, leaving, shortages)
+	handler, err := newAPI(c, origin, db, registry, guardian, courier, mailer,
+		both(leaving.ready, sound(vitals)), shortages)
 	if err != nil {
 		return err
 	}
@@ -145,8 +146,8 @@ func Run(ctx context.Context, c Config) error {
 		Queues: c.Queues, MostRequests: most, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client,
 		Again:  c.patience(),
 		Mailer: mailer, Host: host, Version: c.Version, Log: c.Log, Origin: origin, Metrics: metrics, Finished: c.Finished,
-		Credentials: db.Secrets, Chores: append(db.Chores(), watchdog(c, db, metrics.LookedAt)...),
-		Notices: db.Notices, Shortages: shortages, Tracer: tracer,
+		Credentials: db.Secrets, Chores: append(db.Chores(), watchdog(c, db, claimsSince(metrics, vitals))...),
+		Notices: db.Notices, Shortages: shortages, Vitals: vitals, Tracer: tracer,
 	})
 	api.stop()
 	drained()
@@ -212,10 +213,11 @@ func (a *served) failure() error {
 	}
 }
 
-// newAPI returns the handler of the API. It is not ready once the replica is leaving.
+// newAPI returns the handler of the API. It is not ready while ready says why.
 func newAPI(
 	c Config, origin domain.Origin, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard,
-	courier *scheduler.Courier, mailer *delivery.Mailer, leaving *departure, shortages *scheduler.Shortages,
+	courier *scheduler.Courier, mailer *delivery.Mailer, ready func(context.Context) error,
+	shortages *scheduler.Shortages,
 ) (http.Handler, error) {
 	pages, err := newPages(c, db)
 	if err != nil {
@@ -225,7 +227,7 @@ func newAPI(
 		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry,
 		DefaultJitter: c.Store.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.SignIn.OIDC, Guard: guardian,
 		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL), Origin: origin, Courier: courier, Mailer: mailer,
-		Ready: leaving.ready, Lacks: shortages.Lacks, Pages: pages,
+		Ready: ready, Lacks: shortages.Lacks, Pages: pages,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the API: %w", err)

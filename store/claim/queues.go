@@ -72,12 +72,23 @@ func (s *Claims) Unserved(ctx context.Context) ([]string, error) {
 	return queues, pg.Wrap("looking for queues that no replica serves", err)
 }
 
-// WarnOfUnserved logs the queues that have due work and that no live replica serves.
+// WarnOfUnserved logs the queues that have due work and that no live replica serves. Replicas may serve one and be unable
+// to renew their heartbeats; then another replica would help as little.
 func (s *Claims) WarnOfUnserved(ctx context.Context) error {
 	queues, err := s.Unserved(ctx)
 	for _, queue := range queues {
-		s.options.Log.Error("no live replica serves a queue that has due work; start one with --queues "+queue+"=…",
-			"queue", queue)
+		silent, err := pg.All(ctx, s.db.Chores, pgx.RowTo[string], `
+			SELECT DISTINCT host FROM punctual.replicas WHERE queues ? $1 AND NOT draining ORDER BY host LIMIT 10`, queue)
+		switch {
+		case err != nil:
+			return pg.Wrap("looking for silent replicas", err)
+		case len(silent) > 0:
+			s.options.Log.Error("a queue has due work, and the replicas that serve it cannot renew their heartbeats; "+
+				"their logs say why", "queue", queue, "hosts", silent)
+		default:
+			s.options.Log.Error("no live replica serves a queue that has due work; start one with --queues "+queue+"=…",
+				"queue", queue)
+		}
 	}
 	return err
 }

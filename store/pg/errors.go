@@ -180,8 +180,28 @@ func Refused(err error) error {
 	return nil
 }
 
-// TookWrite returns the error of a write. It notes the error if the database takes no writes at all.
+// Upgraded says what to do when Postgres cannot load its own libraries. New sessions load them from the disk, into a
+// server that was started with others.
+const Upgraded = "Postgres cannot load its own libraries, because it was upgraded or removed under the running server; " +
+	"restart Postgres"
+
+// Unloadable reports whether Postgres cannot load one of its libraries.
+func Unloadable(err error) bool {
+	dbErr, is := errors.AsType[*pgconn.PgError](err)
+	if !is || !slices.Contains([]string{"58P01", "XX000", "42501"}, dbErr.Code) {
+		return false
+	}
+	return strings.Contains(dbErr.Message, "could not load library") ||
+		strings.Contains(dbErr.Message, "incompatible library") ||
+		strings.Contains(dbErr.Message, "could not access file")
+}
+
+// TookWrite returns the error of a write, with advice where there is some. It notes the error if the database takes no
+// writes at all.
 func (db *DB) TookWrite(err error) error {
+	if Unloadable(err) {
+		return fmt.Errorf("%s: %w", Upgraded, err)
+	}
 	if code := Code(err); refusals[code] != "" {
 		db.refused.Store(&refusal{code: code, at: time.Now()})
 	}
