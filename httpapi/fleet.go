@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
@@ -33,14 +31,13 @@ func (s *server) fleetRoutes() {
 		Description: "Lists hosts that cannot be reached, and hosts and paths whose requests time out, with the number of " +
 			"runs that wait for each. Empty: no run waits for its host.",
 	}, s.listBreakers)
-	api.Register(s.api, api.Operation{
+	api.RegisterBody[BreakersToReset](s.api, api.Operation{
 		ID: "reset-breakers", Route: "POST /v1/breakers/reset", Role: auth.RoleEditor, Tag: tagFleet,
 		Summary: "Reset breakers", Status: http.StatusAccepted,
-		RequestBody: &huma.RequestBody{Content: map[string]*huma.MediaType{body.MediaJSON: {}}},
 		Description: "Within two seconds, every replica forgets that the host could not be reached or hung, and the runs " +
 			"that wait for it are sent. If the host is still down, they soon wait again, for as long as they could have " +
 			"waited before.",
-	}, s.resetBreakers)
+	}, api.Optional, s.resetBreakers)
 }
 
 // QueueList lists all queues.
@@ -85,10 +82,16 @@ func (s *server) listBreakers(ctx context.Context, tenant int32, _ *struct{}) (*
 	return show(BreakerList{Data: holds}, err)
 }
 
+// BreakersToReset names the breakers to reset.
+type BreakersToReset struct {
+	Host string `json:"host,omitempty" maxLength:"300" doc:"Host and port, as list-breakers shows them. Absent: every host." example:"billing.internal:443"`
+}
+
+// maxHost is the longest name of a breaker, in bytes: a host, a port and a path.
+const maxHost = 300
+
 type resetBreakersInput struct {
-	Body struct {
-		Host string `json:"host,omitempty" maxLength:"300" doc:"Host and port, as list-breakers shows them. Absent: every host." example:"billing.internal:443"`
-	} `required:"false"`
+	Request body.Body[BreakersToReset]
 }
 
 // BreakersReset counts the breakers that a reset is about.
@@ -99,7 +102,10 @@ type BreakersReset struct {
 func (s *server) resetBreakers(
 	ctx context.Context, tenant int32, in *resetBreakersInput,
 ) (*answer[BreakersReset], error) {
-	host := in.Body.Host
+	if err := in.Request.Check(prose("body.host", in.Request.Value.Host, maxHost)...); err != nil {
+		return nil, err
+	}
+	host := in.Request.Value.Host
 	if u, err := wire.CheckURL("http://" + host); err == nil && u.Port() != "" {
 		host = admit.HostOf(u)
 	}

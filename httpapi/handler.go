@@ -38,7 +38,7 @@ func NewHandler(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	mux := chi.NewMux()
-	mux.Use(api.Identify, observe.middleware, s.recoverer, secure, notARun)
+	mux.Use(api.Identify, observe.middleware, drain, s.recoverer, secure, notARun)
 	if c.OnlyLocal {
 		mux.Use(onlyHost(c.PublicHost))
 	}

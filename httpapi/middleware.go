@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -66,6 +67,22 @@ func secure(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// drain reads what an answer has left of its request's body. A simple client reads nothing before it has sent its whole
+// body. If the connection were closed with a part of it unread, the client would see a reset in place of the answer. One
+// that expects to be asked for its body is not asked in vain.
+func drain(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent := r.Body
+		next.ServeHTTP(w, r)
+		if sent != nil && r.Header.Get("Expect") == "" {
+			_, _ = io.CopyN(io.Discard, sent, maxDrained) // the client may be gone
+		}
+	})
+}
+
+// maxDrained is how much of a body is read in vain, in bytes. It is twice the largest body that an operation takes.
+const maxDrained = 2 * maxBatchBody
 
 // sameOrigin refuses writes that a page of another origin makes a browser send. On a laptop, any page can reach a
 // server that listens on loopback.

@@ -121,13 +121,20 @@ func instead(p place, value any) string {
 }
 
 // unknown returns why a field is unknown in its place, with what it may have meant; empty when it is ignored. Bodies
-// know the fields that only answers have.
+// know the fields that only answers have, and what other systems call theirs.
 func (w *walk) unknown(p place, name string) string {
 	if of, ok := p.body().(interface {
 		SetByServer(field string) (why string, is bool)
 	}); ok {
 		if why, is := of.SetByServer(name); is {
 			return why
+		}
+	}
+	if of, ok := p.body().(interface {
+		Elsewhere(field string) (here string)
+	}); ok {
+		if here := of.Elsewhere(name); here != "" {
+			return "unknown field; " + here
 		}
 	}
 	names := slices.Sorted(maps.Keys(p.schema.Properties))
