@@ -139,11 +139,7 @@ type balancer struct {
 // callers. It repeats no request, because that would hide a defect.
 func newBalancer(t *testing.T, address string, replicas []string) *balancer {
 	t.Helper()
-	path := haproxy(t)
-	dir, err := os.MkdirTemp("", "punctual-haproxy-") // not below t.TempDir, whose path may be too long for a socket
-	must(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	b := &balancer{socket: filepath.Join(dir, "admin")}
+	b := besideItsSocket(t)
 	var config strings.Builder
 	fmt.Fprintf(&config, `global
   stats socket %s mode 600
@@ -166,13 +162,84 @@ backend replicas
 	for _, replica := range replicas {
 		fmt.Fprintf(&config, "  server %s %s\n", replica, replica)
 	}
-	file := filepath.Join(dir, "haproxy.cfg")
-	must(t, os.WriteFile(file, []byte(config.String()), 0o600))
-	if b.Process, err = process.Launch(path, nil, "-db", "-f", file); err != nil {
+	return b.launch(t, config.String())
+}
+
+// launch starts a HAProxy with a configuration, in the directory of its socket.
+func (b *balancer) launch(t *testing.T, config string) *balancer {
+	t.Helper()
+	file := filepath.Join(filepath.Dir(b.socket), "haproxy.cfg")
+	must(t, os.WriteFile(file, []byte(config), 0o600))
+	var err error
+	if b.Process, err = process.Launch(haproxy(t), nil, "-db", "-f", file); err != nil {
 		t.Fatal(err)
 	}
 	watch(t, b.Process)
 	return b
+}
+
+// besideItsSocket returns a balancer that has not begun, with a directory of its own.
+func besideItsSocket(t *testing.T) *balancer {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "punctual-haproxy-") // not below t.TempDir, whose path may be too long for a socket
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return &balancer{socket: filepath.Join(dir, "admin")}
+}
+
+// documentedBalancer starts a HAProxy with the configuration of docs/production.md, for other addresses.
+func documentedBalancer(t *testing.T, address string, replicas []string) *balancer {
+	t.Helper()
+	blocks := codeBlocks(t, filepath.Join(root, "docs/production.md"), "haproxy")
+	if len(blocks) != 1 {
+		t.Fatalf("docs/production.md has %d configurations", len(blocks))
+	}
+	b := besideItsSocket(t)
+	config := "global\n  stats socket " + b.socket + " mode 600\n"
+	for line := range strings.Lines(blocks[0]) {
+		if strings.HasPrefix(line, "  server ") {
+			continue
+		}
+		config += strings.Replace(line, "bind :8080", "bind "+address, 1)
+	}
+	for _, replica := range replicas {
+		config += fmt.Sprintf("  server %s %s\n", replica, replica)
+	}
+	return b.launch(t, config)
+}
+
+// A killed replica costs the requests that are in flight there. All others go to the replicas that are left.
+func TestAKilledReplicaBehindTheDocumentedBalancerCostsNoOtherRequest(t *testing.T) {
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	host := ownLoopback(t)
+	var fleet []*process.Replica
+	var addresses []string
+	for i := range 3 {
+		addresses = append(addresses, fmt.Sprintf("%s:%d", host, 8081+i))
+		fleet = append(fleet, serve(t, dsn, "--listen="+addresses[i]))
+	}
+	create(t, fleet[0].API, job("read", w.URL+"/read", nil), job("quick", w.URL+"/quick", nil),
+		job("slow", w.URL+"/slow", nil))
+	b := documentedBalancer(t, host+":8080", addresses)
+	b.await(t, addresses, "UP")
+	load := newLoad(host + ":8080")
+	t.Cleanup(load.stop)
+	await(t, "requests through all", func() bool { return load.ended() > 60 })
+	fleet[2].Kill()
+	b.await(t, addresses[2:], "DOWN")
+	after := load.ended()
+	await(t, "requests through those that are left", func() bool { return load.ended() > after+60 })
+	load.stop()
+	for _, failure := range load.failed {
+		if !strings.Contains(failure, "no answer") && !strings.Contains(failure, "502 Bad Gateway") {
+			t.Error(failure)
+		}
+	}
+	if lost := len(load.failed); lost > 6 { // each of the callers has one in flight
+		t.Errorf("%d requests have no answer: %q", lost, load.failed)
+	}
+	t.Logf("%d requests, %d in flight at the replica that was killed", load.requests, len(load.failed))
 }
 
 // await waits until the given replicas are all in a state.
