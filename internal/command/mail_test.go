@@ -33,6 +33,8 @@ func TestFlagsOfTheMailServer(t *testing.T) {
 		"all":          {right, ""},
 		"bad URL":      {with(func(m *mail) { m.SMTPURL = "mail.example.com:25" }), "--smtp-url: must be smtp://"},
 		"bad sender":   {with(func(m *mail) { m.SMTPFrom = "punctual" }), `--smtp-from "punctual": must be an address`},
+		"bad greeting": {with(func(m *mail) { m.SMTPHello = "a b" }), `--smtp-hello: "a b"`},
+		"no address":   {with(func(m *mail) { m.SMTPHello = "[a]" }), `--smtp-hello: "[a]"`},
 		"bad domain":   {with(func(m *mail) { m.SMTPAllowDomains = []string{"a b"} }), `--smtp-allow-domains: "a b"`},
 		"password":     {with(func(m *mail) { m.SMTPPasswordFile = file("right", "secret\n") }), ""},
 		"no such file": {with(func(m *mail) { m.SMTPPasswordFile = filepath.Join(dir, "none") }), "--smtp-password-file: "},

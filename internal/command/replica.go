@@ -57,14 +57,15 @@ type mail struct {
 	SMTPURL          string   `name:"smtp-url" placeholder:"URL" help:"Mail server for notices of format email: smtp://user@host:587 (STARTTLS is required, unless the host is localhost or the URL ends with ?starttls=off) or smtps://user@host:465. Its certificate may be of an authority in the CA file of targets. Default: none; no e-mail is sent."`
 	SMTPPasswordFile string   `name:"smtp-password-file" type:"path" placeholder:"FILE" help:"File with the password of the user in the URL of the mail server."`
 	SMTPFrom         string   `name:"smtp-from" placeholder:"ADDRESS" help:"Sender of e-mail, such as 'Punctual <punctual@example.com>'. Required with a mail server."`
+	SMTPHello        string   `name:"smtp-hello" placeholder:"NAME" help:"Name by which the mail server is greeted (EHLO): a full host name, or an address in brackets. Default: the sender's domain."`
 	SMTPAllowDomains []string `name:"smtp-allow-domains" placeholder:"DOMAIN,…" help:"Domains that tenants may have e-mail sent to; * for any. Default: the sender's domain."`
 }
 
 // config returns how e-mail is sent. It reads the password.
 func (m mail) config() (c delivery.MailConfig, err error) {
 	if m.SMTPURL == "" {
-		if m.SMTPFrom+m.SMTPPasswordFile != "" || len(m.SMTPAllowDomains) > 0 {
-			return c, errors.New("--smtp-from, --smtp-password-file and --smtp-allow-domains need --smtp-url")
+		if m.SMTPFrom+m.SMTPPasswordFile+m.SMTPHello != "" || len(m.SMTPAllowDomains) > 0 {
+			return c, errors.New("--smtp-from, --smtp-password-file, --smtp-hello and --smtp-allow-domains need --smtp-url")
 		}
 		return c, nil
 	}
@@ -84,7 +85,11 @@ func (m mail) config() (c delivery.MailConfig, err error) {
 			return c, fmt.Errorf("--smtp-allow-domains: %q is neither a domain, such as example.com, nor *", d)
 		}
 	}
-	c.Domains = m.SMTPAllowDomains
+	c.Domains, c.Hello = m.SMTPAllowDomains, m.SMTPHello
+	if !isHello(c.Hello) {
+		return c, fmt.Errorf("--smtp-hello: %q is neither a full host name, such as jobs.example.com, nor an address in "+
+			"brackets, such as [192.0.2.1]", c.Hello)
+	}
 	if m.SMTPPasswordFile == "" {
 		return c, nil
 	}
@@ -97,6 +102,15 @@ func (m mail) config() (c delivery.MailConfig, err error) {
 			m.SMTPPasswordFile)
 	}
 	return c, nil
+}
+
+// isHello reports whether a mail server may be greeted by a name; the empty one stands for the default.
+func isHello(name string) bool {
+	if literal, is := strings.CutPrefix(name, "["); is {
+		_, err := netip.ParseAddr(strings.TrimPrefix(strings.TrimSuffix(literal, "]"), "IPv6:"))
+		return err == nil && strings.HasSuffix(literal, "]")
+	}
+	return name == "" || wire.CheckMailbox("a@"+name) == nil
 }
 
 // network is a network that a flag names. Its zero value is no network.

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -32,6 +33,9 @@ type MailConfig struct {
 	From     *mail.Address
 	// Domains are the domains that mail may go to; "*" stands for any. Default: the domain of From.
 	Domains []string
+	// Hello is the name by which this host greets the server. Strict relays refuse names that are no full ones, such as a
+	// container's. Default: the domain of From.
+	Hello   string
 	RootCAs *x509.CertPool // verify the server; nil: the system's
 }
 
@@ -46,6 +50,7 @@ func NewMailer(c MailConfig) *Mailer {
 	if len(c.Domains) == 0 {
 		c.Domains = []string{domainOf(c.From.Address)}
 	}
+	c.Hello = cmp.Or(c.Hello, domainOf(c.From.Address))
 	return &Mailer{config: c}
 }
 
@@ -186,6 +191,7 @@ func (m *Mailer) dial(ctx context.Context, timeout time.Duration) (*smtp.Client,
 	}
 	options := []gomail.Option{
 		gomail.WithPort(port), gomail.WithTimeout(timeout), gomail.WithTLSPolicy(policy), gomail.WithTLSConfig(settings),
+		gomail.WithHELO(m.config.Hello),
 		gomail.WithDialContextFunc(func(dialing context.Context, network, address string) (net.Conn, error) {
 			if m.resolve != nil {
 				address = m.resolve(address)

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -25,8 +26,9 @@ type mailServer struct {
 	addr  string
 	roots *x509.CertPool
 
-	mu  sync.Mutex
-	got []string
+	mu     sync.Mutex
+	got    []string
+	hellos []string // the names that it was greeted by
 }
 
 func newMailServer(t *testing.T, implicit bool) *mailServer {
@@ -58,6 +60,9 @@ func (discard) Printf(string, ...any) {}
 func (discard) Println(...any)        {}
 
 func (m *mailServer) NewSession(c *smtp.Conn) (smtp.Session, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hellos = append(m.hellos, c.Hostname())
 	return &mailSession{server: m, conn: c}, nil
 }
 
@@ -175,6 +180,27 @@ func TestMailArrives(t *testing.T) {
 			if got := mail.Header.Get(name); got != want {
 				t.Errorf("%s: %s is %q, want %q", scheme, name, got, want)
 			}
+		}
+	}
+}
+
+// A strict relay refuses the short name of a container.
+func TestAMailServerIsGreetedByAFullName(t *testing.T) {
+	server := newMailServer(t, false)
+	mailer := server.mailer(t, "smtp", "right")
+	for _, hello := range []string{"", "jobs.example.net", "[192.0.2.1]"} {
+		again := NewMailer(mailer.config)
+		if hello != "" {
+			again.config.Hello = hello
+		}
+		if r := again.Send(t.Context(), Mail{To: "ops@example.com"}, 30*time.Second); !r.OK() {
+			t.Fatalf("%q: %+v", hello, r)
+		}
+		server.mu.Lock()
+		last := server.hellos[len(server.hellos)-1]
+		server.mu.Unlock()
+		if want := cmp.Or(hello, "example.com"); last != want {
+			t.Errorf("greeted by %q, want %q", last, want)
 		}
 	}
 }
