@@ -831,6 +831,46 @@ $$;
 COMMENT ON FUNCTION punctual.runs_of(uuid[]) IS
     'The runs with these ids. It locks the partitions of their days, and not of all days.';
 
+-- The first 48 bits of a run id are milliseconds since 1970: of its slot, or of a manual trigger, replay or rerun when it
+-- was asked for.
+CREATE FUNCTION punctual.instant_bound(at timestamptz) RETURNS uuid
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT rpad(lpad(to_hex(greatest(0, ceil(extract(epoch FROM at) * 1000))::bigint), 12, '0'), 32, '0')::uuid
+$$;
+COMMENT ON FUNCTION punctual.instant_bound(timestamptz) IS 'Lowest run id of an instant, as partition_bound is of a day.';
+
+-- A condition on scheduled_for or finished_at reads all days, and one on id with a bound that is computed locks and plans
+-- for all of them. These functions plan for the given instants.
+CREATE FUNCTION punctual.runs_between(from_instant timestamptz, to_instant timestamptz, of_job uuid DEFAULT NULL)
+RETURNS SETOF punctual.runs
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_custom_plan AS $$
+DECLARE
+    first constant uuid := punctual.instant_bound(from_instant);
+    till  constant uuid := punctual.instant_bound(to_instant);
+BEGIN
+    IF of_job IS NULL THEN
+        RETURN QUERY SELECT * FROM punctual.runs r WHERE r.id >= first AND r.id < till;
+    ELSE
+        RETURN QUERY SELECT * FROM punctual.runs r WHERE r.job_id = of_job AND r.id >= first AND r.id < till;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION punctual.runs_between(timestamptz, timestamptz, uuid) IS
+    'The runs and skips whose slots lie between two instants, without the second; of all jobs, or of one. A manual '
+    'trigger, replay or rerun counts when it was asked for. It reads and locks the partitions of these days only.';
+
+CREATE FUNCTION punctual.steps_of(workflow uuid) RETURNS SETOF punctual.runs
+LANGUAGE plpgsql STABLE ROWS 10 SET plan_cache_mode = force_custom_plan AS $$
+DECLARE
+    first constant uuid := rpad(left(replace(workflow::text, '-', ''), 12), 32, '0')::uuid;
+    last  constant uuid := rpad(left(replace(workflow::text, '-', ''), 12), 32, 'f')::uuid;
+BEGIN
+    RETURN QUERY SELECT * FROM punctual.runs r WHERE r.id BETWEEN first AND last AND r.parent_run = workflow;
+END
+$$;
+COMMENT ON FUNCTION punctual.steps_of(uuid) IS
+    'The runs of the steps of a workflow''s run. They have its milliseconds, so it reads one partition.';
+
 -- When the slot of a one-shot without a schedule was claimed. That is no longer ago than a week and the time between two
 -- passes of the tidying, and a run is seldom claimed days after its slot. So a few partitions are looked at first, and
 -- never more than those of forty days.
@@ -1265,6 +1305,22 @@ COMMENT ON COLUMN punctual.replicas.draining IS 'True: it was told to stop and c
 COMMENT ON COLUMN punctual.replicas.lacks IS
     'What requests need and it does not have now, such as file descriptors, so that it gives runs back unsent and claims '
     'less; null: nothing.';
+
+CREATE TABLE punctual.replicas_seen (
+    id          uuid PRIMARY KEY,
+    host        text NOT NULL,
+    version     text NOT NULL,
+    started_at  timestamptz NOT NULL DEFAULT now(),
+    seen_at     timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX replicas_seen_at ON punctual.replicas_seen (seen_at);
+COMMENT ON TABLE  punctual.replicas_seen IS
+    'Every replica that has run within the retention of failures, so that the history names the host of a run.';
+COMMENT ON COLUMN punctual.replicas_seen.id IS 'The process: runs.replica.';
+COMMENT ON COLUMN punctual.replicas_seen.host IS 'Host name, for people.';
+COMMENT ON COLUMN punctual.replicas_seen.version IS 'Version of its binary.';
+COMMENT ON COLUMN punctual.replicas_seen.started_at IS 'When it started.';
+COMMENT ON COLUMN punctual.replicas_seen.seen_at IS 'When it was last noted; of a running replica about once an hour.';
 
 CREATE TABLE punctual.service_periods (
     queue     smallint NOT NULL,
@@ -3452,20 +3508,64 @@ SELECT t.name AS tenant, j.name AS job, r.id, r.trigger, r.scheduled_for, r.stat
        r.job_id, r.triggered_by, r.caused_by, r.step, r.parent_run AS workflow_run,
        CASE WHEN r.late OR r.reason = 'missed' THEN (
            SELECT h.detail
-           FROM punctual.held_up_by(r.tenant, (r.lane / 4)::smallint, r.due_at, r.created_at) h) END AS cause
+           FROM punctual.held_up_by(r.tenant, (r.lane / 4)::smallint, r.due_at, r.created_at) h) END AS cause,
+       p.host
 FROM punctual.runs r
 JOIN punctual.tenants t ON t.id = r.tenant
 JOIN punctual.queues q ON q.id = r.lane / 4
-LEFT JOIN punctual.jobs j ON j.id = r.job_id;
+LEFT JOIN punctual.jobs j ON j.id = r.job_id
+LEFT JOIN punctual.replicas_seen p ON p.id = r.replica;
 COMMENT ON VIEW   punctual.run_history IS
-    'Every run and skip, with the names of its job, tenant and queue. Filter by id, or by '
-    'scheduled_for and job_id, to read less. To count the runs of jobs, leave out those of steps: step IS NULL.';
+    'Every run and skip, with the names of its job, tenant, queue and replica. It reads all days that id does not rule '
+    'out, so ask history_between. To count the runs of jobs, leave out those of steps: step IS NULL.';
+COMMENT ON COLUMN punctual.run_history.host IS
+    'The host of the replica that had it last; null: none has had it, or the replica is forgotten.';
 COMMENT ON COLUMN punctual.run_history.cause IS
     'Why the slot was missed or the run was late, in words; null: it was neither, or nothing on record explains it.';
 COMMENT ON COLUMN punctual.run_history.id IS 'Id of the run.';
 COMMENT ON COLUMN punctual.run_history.lateness IS 'Time from due_at to started_at.';
 COMMENT ON COLUMN punctual.run_history.duration IS 'Time from started_at to finished_at.';
 COMMENT ON COLUMN punctual.run_history.workflow_run IS 'On a step: the run of its workflow.';
+
+CREATE FUNCTION punctual.history_between(from_instant timestamptz, to_instant timestamptz, of_job uuid DEFAULT NULL)
+RETURNS SETOF punctual.run_history
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_custom_plan AS $$
+DECLARE
+    first constant uuid := punctual.instant_bound(from_instant);
+    till  constant uuid := punctual.instant_bound(to_instant);
+BEGIN
+    IF of_job IS NULL THEN
+        RETURN QUERY SELECT * FROM punctual.run_history r WHERE r.id >= first AND r.id < till;
+    ELSE
+        RETURN QUERY SELECT * FROM punctual.run_history r WHERE r.job_id = of_job AND r.id >= first AND r.id < till;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION punctual.history_between(timestamptz, timestamptz, uuid) IS
+    'run_history of the runs and skips between two instants, as in runs_between.';
+
+CREATE VIEW punctual.waiting_steps AS
+SELECT t.name AS tenant, j.name AS job, r.id AS workflow_run, s.step ->> 'name' AS step,
+       ARRAY(SELECT d.name FROM json_array_elements_text(s.step -> 'depends_on') d(name)
+             WHERE d.name <> ALL (n.ended)) AS waits_for,
+       r.scheduled_for, r.started_at AS workflow_started_at, r.job_id
+FROM punctual.runs_of(ARRAY(SELECT w.run_id FROM punctual.workflows w)) r
+JOIN punctual.tenants t ON t.id = r.tenant
+JOIN punctual.job_versions v ON v.job_id = r.job_id AND v.version = r.job_version
+LEFT JOIN punctual.jobs j ON j.id = r.job_id
+CROSS JOIN LATERAL (
+    SELECT coalesce(array_agg(o.step), '{}') AS begun,
+           coalesce(array_agg(o.step) FILTER (WHERE o.finished_at IS NOT NULL), '{}') AS ended
+    FROM punctual.steps_of(r.id) o) n
+CROSS JOIN LATERAL json_array_elements(v.definition -> 'steps') s(step)
+WHERE s.step ->> 'name' <> ALL (n.begun);
+COMMENT ON VIEW   punctual.waiting_steps IS
+    'The steps of running workflows that have no run yet, because they wait for others.';
+COMMENT ON COLUMN punctual.waiting_steps.workflow_run IS 'The run of the workflow.';
+COMMENT ON COLUMN punctual.waiting_steps.step IS 'Name of the step.';
+COMMENT ON COLUMN punctual.waiting_steps.waits_for IS
+    'The steps that it depends on and that have not ended; empty: it begins, or is skipped, within a moment.';
+COMMENT ON COLUMN punctual.waiting_steps.workflow_started_at IS 'When the run of the workflow began.';
 
 -- The last part lists jobs whose pause is over but which no replica has resumed yet.
 CREATE VIEW punctual.overdue AS
@@ -3963,9 +4063,10 @@ DO $$ BEGIN PERFORM punctual.guard_functions(); END $$;
 -- The schema itself stays, because it holds goose's own table. Its owner may drop everything in it, even the audit log
 -- of another role.
 DO $$ BEGIN PERFORM punctual.drop_schema(schema, punctual.end_grant(schema)) FROM punctual.grants; END $$;
-DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.event_history, punctual.failures,
+DROP FUNCTION punctual.history_between;
+DROP VIEW punctual.waiting_steps, punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.event_history, punctual.failures,
     punctual.usage, punctual.replica_status, punctual.audit, punctual.audit_entries;
-DROP FUNCTION punctual.runs_of, punctual.is_completed, punctual.job_state, punctual.completed_at,
+DROP FUNCTION punctual.runs_of, punctual.runs_between, punctual.steps_of, punctual.is_completed, punctual.job_state, punctual.completed_at,
     punctual.room_at_limit;
 DROP TABLE punctual.grants, punctual.changes, punctual.change_feeds, punctual.events, punctual.audit_log, punctual.signing_secrets, punctual.job_secrets,
     punctual.secret_uses, punctual.links, punctual.secrets,
@@ -3975,7 +4076,7 @@ DROP TABLE punctual.grants, punctual.changes, punctual.change_feeds, punctual.ev
     punctual.lifecycle_events, punctual.lifecycle_lines,
     punctual.approval_notices, punctual.notice_messages, punctual.notice_subjects, punctual.notice_lines, punctual.hourly_runs,
     punctual.counted_hours, punctual.daily_usage, punctual.counted_days, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,
-    punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas, punctual.cancels,
+    punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas_seen, punctual.replicas, punctual.cancels,
     punctual.reports, punctual.completions,
     punctual.claims, punctual.ready, punctual.workflows, punctual.dated, punctual.dated_work, punctual.waiting, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
     punctual.jobs, punctual.queues, punctual.tenants, punctual.archives, punctual.deployment;

@@ -98,7 +98,8 @@ func (s *Store) maintain(ctx context.Context) (left bool, err error) {
 	allowances := s.Claims.ForgetAllowances(ctx)
 	used := s.Tenants.NoteKeysUsed(ctx)
 	gates := s.Claims.CheckGates(ctx)
-	return false, errors.Join(partitions, gates, cancels, allowances, used, s.Claims.WarnOfUnserved(ctx))
+	seen := s.Claims.NoteReplicas(ctx)
+	return false, errors.Join(partitions, gates, cancels, allowances, used, seen, s.Claims.WarnOfUnserved(ctx))
 }
 
 // alarm logs an error if there will soon be no partition for new runs.
@@ -126,7 +127,7 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 	for _, chore := range []func(context.Context) (int, bool, error){
 		s.Claims.Sweep, s.ForgetIdempotencyKeys, s.Jobs.ForgetCompletedJobs, s.Jobs.PurgeJobs, s.Jobs.ForgetVersions,
 		s.Letters.ForgetDeadLetters, s.Letters.ForgetOperations, s.Events.Forget, s.Overview.ForgetHours,
-		s.Overview.ForgetUsage, s.ForgetService,
+		s.Overview.ForgetUsage, s.ForgetService, s.ForgetReplicas,
 		s.Notices.EndIncidents, s.Notices.ForgetNotices, s.Secrets.ForgetOfDeleted, s.Audit.Forget,
 		s.ForgetReports, s.Changes.Forget, s.Archives.Forget,
 	} {
@@ -195,4 +196,9 @@ func (s *Store) ForgetReports(ctx context.Context) (forgotten int, left bool, er
 func (s *Store) ForgetService(ctx context.Context) (forgotten int, left bool, err error) {
 	return pg.ForgetOld(
 		ctx, s.DB.Chores, "service_periods", "until", []string{"queue", "since"}, s.Options.FailureRetention)
+}
+
+// ForgetReplicas deletes what is known of replicas that ended before any run that is kept.
+func (s *Store) ForgetReplicas(ctx context.Context) (forgotten int, left bool, err error) {
+	return pg.ForgetOld(ctx, s.DB.Chores, "replicas_seen", "seen_at", []string{"id"}, s.Options.FailureRetention)
 }

@@ -27,7 +27,8 @@ WITH back AS (
     WHERE d.singleton = free.singleton RETURNING true)`
 	renewedAt = `
 now() - CASE WHEN punctual.all_away() AND NOT EXISTS (SELECT FROM back) THEN interval '6 s' ELSE interval '0' END`
-	insertReplica = withBack + `
+	insertReplica = withBack + `,
+seen AS (INSERT INTO punctual.replicas_seen (id, host, version) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING)
 INSERT INTO punctual.replicas (id, host, version, zone_data, queues, renewed_at)
 VALUES ($1, $2, $3, $4, $5::jsonb, ` + renewedAt + `)
 ON CONFLICT (id) DO NOTHING`

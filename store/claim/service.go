@@ -42,3 +42,13 @@ func (s *Claims) NoteService(ctx context.Context) (left bool, err error) {
 	_, err = s.db.Chores.Exec(ctx, noteService)
 	return false, pg.Wrap("noting which queues are served", err)
 }
+
+// NoteReplicas notes that the replicas that there are were seen, about once an hour. So the history names them for as
+// long as it has their runs.
+func (s *Claims) NoteReplicas(ctx context.Context) error {
+	_, err := s.db.Chores.Exec(ctx, `
+		UPDATE punctual.replicas_seen s SET seen_at = now()
+		FROM punctual.replicas r
+		WHERE r.id = s.id AND s.seen_at < now() - interval '1 hour'`)
+	return pg.Wrap("noting the replicas that there are", err)
+}
