@@ -51,6 +51,13 @@ var (
 		"How long the oldest work has waited for nothing but a replica to take it, its host, a limit of its tenant, the "+
 			"gate of its job, or a replica that serves the queue; 0: there is none. Work of frozen tenants does not count.",
 		"queue", "waiting_for")
+	overdueDesc = newDesc("punctual_overdue_runs",
+		"Slots and runs that have waited for nothing but a replica to take them for more than 10 s: of each lane, of the "+
+			"oldest 1,000. Work of frozen tenants does not count.",
+		"queue")
+	snapshotDesc = newDesc("punctual_oldest_snapshot_seconds",
+		"How long the oldest transaction, prepared transaction or replication slot has kept Postgres from removing old rows "+
+			"of this database; 0: there is none. If the role may not see when it began, since this replica first saw it.")
 	servedDesc = newDesc("punctual_queue_served",
 		"1: a live replica serves the queue; 0: none does.",
 		"queue")
@@ -135,6 +142,9 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	if ahead, err := c.Store.Days.Ahead(ctx); c.read(err, "the partitions of coming days cannot be counted") {
 		gauge(ch, aheadDesc, float64(ahead))
 	}
+	if age, err := c.Store.OldestSnapshot(ctx); c.read(err, "what keeps old rows cannot be read") {
+		gauge(ch, snapshotDesc, age.Seconds())
+	}
 	waiting, err := c.Store.Archives.Waiting(ctx)
 	if c.read(err, "the days that wait to be archived cannot be read") && waiting.On {
 		gauge(ch, archiveWaitDesc, waiting.For.Seconds())
@@ -214,6 +224,13 @@ func (c Collector) collectQueues(ctx context.Context, ch chan<- prometheus.Metri
 	}
 	for _, w := range waits {
 		gauge(ch, oldestDesc, w.Oldest.Seconds(), w.Queue, w.For)
+	}
+	overdue, err := of.Overdue(ctx)
+	if err != nil {
+		return err
+	}
+	for _, o := range overdue {
+		gauge(ch, overdueDesc, float64(o.Count), o.Queue)
 	}
 	for _, q := range queues {
 		gauge(ch, depthDesc, float64(q.DueSlots+q.DueRuns), q.Name)

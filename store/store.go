@@ -111,8 +111,9 @@ type Store struct {
 	// Options are those of Open, with the defaults of absent ones.
 	Options Options
 
-	defaults *notices.Book
-	tidying  tidying
+	defaults  *notices.Book
+	tidying   tidying
+	snapshots snapshots
 }
 
 var (

@@ -1,6 +1,8 @@
 package prove
 
 import (
+	"context"
+	"sync"
 	"time"
 
 	"punctual/internal/pgtest"
@@ -32,7 +34,10 @@ var scenes = []scene{
 			s.create(job("fine", s.w.URL+"/fine", process.JobSpec{"schedule": every("1s")}))
 		},
 		faults: []alarming{
-			{[]string{"PunctualDeadLettersGrow"}, "a target answers 410 to twelve runs, and no dead letter was open", allGone},
+			{
+				[]string{"PunctualDeadLettersGrow", "PunctualRunsDead"},
+				"a target answers 410 to all runs of twelve jobs, and no dead letter was open", allGone,
+			},
 			{[]string{"PunctualHostHeldBack"}, "a target refuses connections", unreachable},
 			{[]string{"PunctualNoticesUndelivered"}, "a recipient of notices answers 400", refusing},
 			{
@@ -42,8 +47,9 @@ var scenes = []scene{
 				"forty runs of two seconds are due at once, in a queue with a concurrency of one", crowd,
 			},
 			{[]string{"PunctualKeyExpires"}, "an API key is made for ten days", keyFor("240h")},
+			{[]string{"PunctualSnapshotOld"}, "a transaction in psql has a snapshot, and stays open", forgotten},
 		},
-		also: []string{"PunctualRunsDead", "PunctualWorkWaits"}, // the work of the narrow queue
+		also: []string{"PunctualWorkWaits"}, // the work of the narrow queue
 	},
 	{
 		name: "replicas",
@@ -62,14 +68,16 @@ var scenes = []scene{
 				[]string{"PunctualReplicaDown", "PunctualReplicaLost", "PunctualQueueWithoutReplica"},
 				"kill -9 of the only replica of a queue, with a request in flight", killed,
 			},
-			{[]string{"PunctualWorkWaits"}, "a transaction in psql locks a due job, and stays open", lockedOut},
+			{
+				[]string{"PunctualWorkWaits", "PunctualManyOverdue"},
+				"a transaction in psql locks 120 due jobs, and stays open", lockedOut,
+			},
 			{[]string{"PunctualReplicaLacks"}, "the egress proxy of a replica refuses connections", noProxy},
 			{[]string{"PunctualZoneDataOld"}, "a replica has time zone data of 1980", oldZones},
 			{
 				[]string{"PunctualPartitionsMissing"},
 				"partitions are dropped, and an open transaction keeps them from being made", partitionless,
 			},
-			{[]string{"PunctualRunsDead"}, "a target answers 410 to one run", oneGone},
 			{[]string{"PunctualStillFrozen"}, "a tenant is frozen", frozenTenant},
 		},
 		// A run that is given back unsent counts each time.
@@ -80,15 +88,39 @@ var scenes = []scene{
 		starts: func(s *site) {
 			s.proxy, s.dsn = pgtest.NewProxy(s, pgtest.TCP(s, pgtest.Server(s), pgtest.DSN(s)))
 			for range 3 {
-				r := serve(s, s.dsn, "--metrics-listen=127.0.0.1:0") // where no caller is looked up in the database
-				await(s, "the address of the metrics", func() bool { return metricsAlone.MatchString(r.Output()) })
-				s.watch(r)
+				s.watch(measuredApart(s))
 			}
 		},
 		faults: []alarming{{
 			[]string{"PunctualNoReplicaLooks", "PunctualReplicaIdles", "PunctualMaintenanceFails"},
 			"the database refuses connections, for half a minute", noDatabase,
 		}},
+	},
+	{
+		name: "nobody",
+		starts: func(s *site) {
+			s.dsn = pgtest.DSN(s)
+			s.join()
+		},
+		faults: []alarming{{[]string{"PunctualNoReplicaAnswers"}, "kill -9 of the only replica", allKilled}},
+		also:   []string{"PunctualReplicaDown"},
+	},
+	{
+		name: "a slow database",
+		starts: func(s *site) {
+			s.proxy, s.dsn = pgtest.NewProxy(s, pgtest.TCP(s, pgtest.Server(s), pgtest.DSN(s)))
+			s.watch(measuredApart(s, "--max-conns=10", "--on-time=3s"))
+			s.create(job("fine", s.w.URL+"/fine", process.JobSpec{"schedule": every("1s")}))
+		},
+		faults: []alarming{
+			{[]string{"PunctualClaimsSlow"}, "each round trip to the database takes 150 ms", slowed},
+			{[]string{"PunctualConnectionsUsedUp"}, "forty callers read all the time, and the database is slow", crowded},
+		},
+		also: []string{
+			"PunctualLate", "PunctualObjectiveBurnsFast", "PunctualObjectiveBurnsSlowly", "PunctualWorkWaits",
+			"PunctualReplicaIdles", "PunctualNoReplicaLooks", "PunctualMaintenanceFails", "PunctualClockDiffers",
+			"PunctualReplicaDown", "PunctualNoReplicaAnswers",
+		},
 	},
 	{
 		name: "the clock",
@@ -119,22 +151,67 @@ var scenes = []scene{
 			"the database crashes, with `synchronous_commit` off, and loses the outcome of one run of two", losing,
 		}},
 		also: []string{
-			"PunctualReplicaDown", "PunctualNoReplicaLooks", // while the database is away, for longer than the second of here
+			"PunctualReplicaDown", "PunctualNoReplicaLooks", "PunctualNoReplicaAnswers", // while the database is away, for longer than the second of here
 			"PunctualLate", "PunctualObjectiveBurnsFast", "PunctualObjectiveBurnsSlowly",
 		},
 	},
 }
 
-func allGone(s *site) (end func()) {
-	s.w.Script("/gone", Answer{Status: 410})
-	s.create(many(12, "gone", s.w.URL+"/gone", process.JobSpec{"schedule": delayed("1s")})...)
-	return func() { s.call("POST", "/v1/dead-letters/resolve", map[string]any{"filter": map[string]any{}}) }
+// measuredApart starts a replica with an address for its metrics, where no caller is looked up in the database.
+func measuredApart(s *site, flags ...string) *process.Replica {
+	s.Helper()
+	r := serve(s, s.dsn, append(flags, "--metrics-listen=127.0.0.1:0")...)
+	await(s, "the address of the metrics", func() bool { return metricsAlone.MatchString(r.Output()) })
+	return r
 }
 
-func oneGone(s *site) (end func()) {
+func allGone(s *site) (end func()) {
 	s.w.Script("/gone", Answer{Status: 410})
-	s.create(job("gone", s.w.URL+"/gone", nil))
-	return func() {}
+	gone := many(12, "gone", s.w.URL+"/gone", process.JobSpec{"schedule": every("2s")})
+	s.create(gone...)
+	return func() {
+		for _, j := range gone {
+			s.call("DELETE", "/v1/jobs/"+j["name"].(string), nil)
+		}
+		s.call("POST", "/v1/dead-letters/resolve", map[string]any{"filter": map[string]any{}})
+	}
+}
+
+func allKilled(s *site) (end func()) {
+	victim := s.fleet[0]
+	victim.Kill()
+	return func() {
+		s.leave(victim)
+		s.join()
+	}
+}
+
+func forgotten(s *site) (end func()) {
+	conn := connect(s, s.dsn)
+	execute(s, conn, `BEGIN ISOLATION LEVEL REPEATABLE READ`)
+	query[int](s, conn, `SELECT count(*)::integer FROM punctual.jobs`)
+	return func() { execute(s, conn, `ROLLBACK`) }
+}
+
+func slowed(s *site) (end func()) {
+	s.proxy.Slow(150*time.Millisecond, 0)
+	return s.proxy.Heal
+}
+
+func crowded(s *site) (end func()) {
+	ctx, stop := context.WithCancel(s.Context())
+	var callers sync.WaitGroup
+	for range 40 {
+		callers.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = s.fleet[0].API.Do(ctx, "GET", "/v1/jobs/fine", nil, nil)
+			}
+		})
+	}
+	return func() {
+		stop()
+		callers.Wait()
+	}
 }
 
 func unreachable(s *site) (end func()) {
@@ -181,9 +258,10 @@ func killed(s *site) (end func()) {
 }
 
 func lockedOut(s *site) (end func()) {
-	s.create(job("locked", s.w.URL+"/fine", process.JobSpec{"schedule": every("1s")}))
+	locked := many(120, "locked", s.w.URL+"/fine", process.JobSpec{"schedule": every("10s")})
+	s.create(locked...)
 	tx := stranger(s, s.dsn)
-	locks(s, tx, `schedules WHERE job_id = (SELECT id FROM punctual.jobs WHERE name = 'locked')`)
+	locks(s, tx, `schedules WHERE job_id IN (SELECT id FROM punctual.jobs WHERE name LIKE 'locked-%')`)
 	return func() { must(s, tx.Rollback(s.Context())) }
 }
 

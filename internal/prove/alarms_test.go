@@ -18,6 +18,10 @@ import (
 // rule looks. Numbers stay as they are, such as the seconds that work may wait.
 const sooner = 60
 
+// anywhere are the rules that any scene may fire: on a busy machine, and by the transactions of other tests, which run in
+// other databases of the same server.
+var anywhere = []string{"PunctualClaimsSlow", "PunctualSnapshotOld"}
+
 var duration = regexp.MustCompile(`\b\d+[smhd]\b`)
 
 // rulesSooner returns docs/deploy/rules.yml, with shorter durations.
@@ -42,10 +46,10 @@ func TestEachAlarmFiresByItsFault(t *testing.T) {
 			s.p = newPrometheus(t, s.fleet...)
 			s.p.evaluate(rulesSooner(t))
 			pass(t, 12*time.Second) // longer than most alarms must hold
-			if s.p.found(`count_over_time(ALERTS{alertstate="firing"}[1h])`) > 0 {
+			if s.p.found(`count_over_time(ALERTS{alertstate="firing",alertname!~"`+strings.Join(anywhere, "|")+`"}[1h])`) > 0 {
 				t.Fatalf("healthy replicas fire, such as %q", s.p.firing())
 			}
-			expected := slices.Clone(scene.also)
+			expected := slices.Concat(scene.also, anywhere)
 			var ends []func()
 			for _, f := range scene.faults {
 				expected = append(expected, f.fires...)
@@ -73,7 +77,9 @@ func TestEachAlarmFiresByItsFault(t *testing.T) {
 				end()
 			}
 			ended := time.Now()
-			await(t, "all alarms to end", func() bool { return len(s.p.firing()) == 0 })
+			await(t, "all alarms to end", func() bool {
+				return len(slices.DeleteFunc(s.p.firing(), func(name string) bool { return slices.Contains(anywhere, name) })) == 0
+			})
 			t.Logf("all end after %s", time.Since(ended).Round(time.Second))
 			stop(t, s.fleet...)
 		})

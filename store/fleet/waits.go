@@ -30,17 +30,20 @@ func oldestDue(maybe, tenants string) string {
 	              ` + oldest(`ready`, `due_at`, `s.held_by IS NULL AND NOT s.at_gate`) + `)`
 }
 
-// SelectWaits selects how long the oldest work of each queue has waited, by what it waits for. Work of frozen tenants
-// is left out. Due work of a tenant at a limit, or at a limit that jobs share, waits for that, and all due work of a
-// queue that nobody serves for the queue.
-var SelectWaits = `
+// waitsOf begins a query for what waits: the lanes, and the tenants whose work waits for something else.
+const waitsOf = `
 WITH lanes AS MATERIALIZED (
     SELECT q.id AS queue, (q.id * 4 + p)::smallint AS lane FROM punctual.queues q, generate_series(0, 3) p
     UNION ALL
     SELECT q.id, (-1 - q.id)::smallint FROM punctual.queues q), -- the deadlines
 frozen AS MATERIALIZED (SELECT t.id FROM punctual.tenants t WHERE t.frozen_at IS NOT NULL),
 limited AS MATERIALIZED (
-    SELECT u.tenant FROM punctual.tenant_usage u WHERE punctual.held_by(u.held_by, u.held_at) IS NOT NULL),
+    SELECT u.tenant FROM punctual.tenant_usage u WHERE punctual.held_by(u.held_by, u.held_at) IS NOT NULL)`
+
+// SelectWaits selects how long the oldest work of each queue has waited, by what it waits for. Work of frozen tenants
+// is left out. Due work of a tenant at a limit, or at a limit that jobs share, waits for that, and all due work of a
+// queue that nobody serves for the queue.
+var SelectWaits = waitsOf + `,
 due AS MATERIALIZED (
     SELECT l.queue,
            min(` + oldestDue(`true`,

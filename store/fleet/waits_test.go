@@ -66,6 +66,42 @@ func TestTheOldestDueWorkIsToldByItsCause(t *testing.T) {
 	want("the deployment is frozen", "gate 5 ")
 }
 
+// overdue returns how much work of the queue default is overdue.
+func overdue(c Fixture) (n int) {
+	c.T.Helper()
+	all, err := c.Fleet.Overdue(c.T.Context())
+	Must(c.T, err)
+	for _, o := range all {
+		if o.Queue == "default" {
+			n = o.Count
+		}
+	}
+	return n
+}
+
+func TestOverdueWorkIsCounted(t *testing.T) {
+	c := NewReplica(t)
+	for i := range 3 {
+		job := c.Create(fmt.Sprint("late-", i), Every(24*time.Hour), Tolerant)
+		c.SetNext(job.ID, c.Clock().Add(-11*time.Second))
+	}
+	just := c.Create("just", Every(24*time.Hour), Tolerant)
+	c.SetNext(just.ID, c.Clock())
+	run := c.Trigger(c.Create("by-hand", Never).Definition.Name).ID
+	c.Exec(`UPDATE punctual.ready SET due_at = now() - interval '11 s' WHERE run_id = $1`, run)
+	if n := overdue(c.Fixture); n != 4 {
+		t.Errorf("%d are overdue, want 3 slots and a run", n)
+	}
+	c.Exec(`UPDATE punctual.ready SET held_by = 'breaker a:1', held_since = now(), held_until = now() + interval '1 h'`)
+	if n := overdue(c.Fixture); n != 3 {
+		t.Errorf("%d are overdue, want 3 slots, as the run waits for its host", n)
+	}
+	c.Exec(`UPDATE punctual.replicas SET draining = true`)
+	if n := overdue(c.Fixture); n != 0 {
+		t.Errorf("%d wait for nothing, although no replica serves the queue", n)
+	}
+}
+
 func TestTheOldestDueWorkIsFoundByIndex(t *testing.T) {
 	pgtest.Exhaustive(t, "its tables are large")
 	c := ReplicaOnClone(t)
@@ -77,5 +113,8 @@ func TestTheOldestDueWorkIsFoundByIndex(t *testing.T) {
 	c.Limited(false)
 	if p := c.Explain(fleet.SelectWaits, pg.DepthCap); p.Hit+p.Read > 1000 {
 		t.Errorf("without a limit: %d pages", p.Hit+p.Read)
+	}
+	if p := c.Explain(fleet.SelectOverdue, 1000, fleet.OverdueAfter); p.Hit+p.Read > 30_000 {
+		t.Errorf("counting overdue work: %d pages", p.Hit+p.Read)
 	}
 }
