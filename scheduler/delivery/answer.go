@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -34,7 +35,7 @@ func (c *Client) receive(x *attempt, r *wire.Request, resp *http.Response) (res 
 	if r.KeepBytes != nil {
 		limit = max(limit, keep+1) // one more byte tells whether that is all
 	}
-	asJSON := r.WantJSON && res.Reason == "" && isJSON(resp.Header)
+	asJSON := r.WantJSON && res.Reason == ""
 	if asJSON {
 		limit += envelope
 		take = limit
@@ -43,7 +44,7 @@ func (c *Client) receive(x *attempt, r *wire.Request, resp *http.Response) (res 
 	if whole = errors.Is(err, io.EOF); whole {
 		err = nil
 	}
-	if asJSON {
+	if asJSON && (isJSON(resp.Header) || looksJSON(body)) {
 		res.JSON, res.JSONCut = body, truncated
 	}
 	res.Body, res.Truncated = body[:min(keep, int64(len(body)))], truncated || int64(len(body)) > keep
@@ -170,6 +171,12 @@ func keptHeaders(h http.Header, all bool) (kept map[string]string) {
 func isJSON(h http.Header) bool {
 	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(media), "application/json")
+}
+
+// looksJSON reports whether a body begins as a JSON object does. Many a target sends JSON and names another type, or
+// none.
+func looksJSON(body []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{"))
 }
 
 // maxRetryAfter keeps absurd values representable; the job's max_backoff is the real limit.

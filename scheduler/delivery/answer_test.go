@@ -111,3 +111,23 @@ func TestTheLogThatATargetNamesIsKeptOfEveryAnswer(t *testing.T) {
 		}
 	}
 }
+
+// Many a target sends JSON and names no type, or that of a page.
+func TestAResultIsTakenWhateverTheTypeOfTheAnswer(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, Config{})
+	const object = `{"result": {"rows": 7}}`
+	for header, want := range map[string]string{
+		"Content-Type: application/json\r\n": object, "Content-Type: text/html\r\n": "\n " + object, "": object,
+		"Content-Type: application/vnd.api+json\r\n": object, "Content-Type: text/plain\r\n": `"result": 7`,
+	} {
+		r := post(listen(t, answering("HTTP/1.1 200 OK\r\n%sContent-Length: %d\r\n\r\n%s", header, len(want), want)))
+		r.WantJSON = true
+		if want[0] == '"' {
+			want = "" // it is no object, and has no type that says that it is JSON
+		}
+		if got := string(c.Send(t.Context(), r).JSON); got != want {
+			t.Errorf("%q: %q is taken, want %q", header, got, want)
+		}
+	}
+}
