@@ -14,7 +14,7 @@ import (
 // tables grow.
 const edges = `
 WITH ended AS MATERIALIZED (
-    SELECT r.id, r.job_id, r.job_version, r.tenant, r.lane, r.status, r.reason, r.finished_at, d.result
+    SELECT r.id, r.job_id, r.job_version, r.tenant, r.lane, r.status, r.reason, r.finished_at, d.result, d.result_note
     FROM punctual.runs r
     LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
     WHERE r.id = ANY($1::uuid[]) AND r.xmin = pg_current_xact_id()::xid
@@ -68,9 +68,12 @@ CROSS JOIN LATERAL (SELECT v.definition FROM punctual.job_versions v
                     WHERE v.job_id = r.job_id AND v.version = r.job_version OFFSET 0) v
 CROSS JOIN LATERAL (
     SELECT v.definition #> '{target,body}' AS own, coalesce(v.definition #>> '{target,method}', 'POST') AS method,
-           replace(json_build_object(
-               'run', e.id, 'job', (SELECT j.name FROM punctual.jobs j WHERE j.id = e.job_id), 'status', e.status,
-               'reason', e.reason, 'result', e.result)::text, '{{', '{{{{')::json AS upstream) d
+           replace((SELECT json_object_agg(m.key, m.value)
+                    FROM json_each(json_build_object(
+                        'run', e.id, 'job', (SELECT j.name FROM punctual.jobs j WHERE j.id = e.job_id),
+                        'status', e.status, 'reason', e.reason, 'result', e.result,
+                        'result_note', e.result_note)) m
+                    WHERE m.key <> 'result_note' OR e.result_note IS NOT NULL)::text, '{{', '{{{{')::json AS upstream) d
 CROSS JOIN LATERAL (
     SELECT CASE WHEN coalesce(json_typeof(d.own), 'null') = 'null'
                 THEN CASE WHEN d.method NOT IN ('GET', 'HEAD') THEN json_build_object('upstream', d.upstream) END

@@ -140,6 +140,21 @@ func TestAChainedRunKnowsWhatHasEnded(t *testing.T) {
 	}
 }
 
+func TestAChainIsToldWhyItLacksAResult(t *testing.T) {
+	c := NewReplica(t)
+	c.Create("next")
+	c.Create("load", Then("next"))
+	o := Succeeded(c.Begun("load"))
+	o.ResultNote = "it is too large"
+	c.FinishAndRelease(o)
+	a := c.One(c.ClaimReady(10))
+	var sent struct{ Upstream map[string]any }
+	c.Must(json.Unmarshal(a.Request(domain.Origin{}).Body, &sent))
+	if result, has := sent.Upstream["result"]; !has || result != nil || sent.Upstream["result_note"] != o.ResultNote {
+		t.Errorf("it is sent %v", sent.Upstream)
+	}
+}
+
 // A run that waits may hold limits, and its end may trigger others. The replica that ends it needs no heartbeat for
 // that.
 func TestACancelAsksForWhatFollows(t *testing.T) {
