@@ -66,9 +66,9 @@ func (s *Jobs) skipRest(ctx context.Context, tx *pg.Tx, h *held, now time.Time) 
 	return s.claims.Settle(ctx, tx, h.job, h.lane, plan, now)
 }
 
-// cancelWaiting cancels the runs of deleted jobs that wait in ready. A run that a claim takes at this moment goes on.
-// So does a run that its target works on. The jobs are saved before: a trigger
-// locks its job's row, so no trigger that saw the job alive comes later.
+// cancelWaiting cancels the runs of deleted jobs that wait in ready, for approval or for their turn. A run that a claim
+// takes at this moment goes on. So does a run that its target works on. The jobs are saved before: a trigger locks its
+// job's row, so no trigger that saw the job alive comes later.
 func (s *Jobs) cancelWaiting(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) error {
 	if len(jobs) == 0 {
 		return nil
@@ -76,7 +76,7 @@ func (s *Jobs) cancelWaiting(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) e
 	runs, err := pg.All(ctx, tx, pgx.RowTo[uuid.UUID], `
 		SELECT y.run_id FROM punctual.ready y JOIN punctual.runs_of(ARRAY(
 		    SELECT w.run_id FROM punctual.ready w WHERE w.job_id = ANY($1::uuid[]))) r ON r.id = y.run_id
-		WHERE y.job_id = ANY($1::uuid[]) AND r.status <> 'running'
+		WHERE y.job_id = ANY($1::uuid[]) AND (r.status <> 'running' OR y.approval)
 		ORDER BY y.run_id FOR UPDATE OF y`, jobs)
 	if err != nil {
 		return fmt.Errorf("locking waiting runs: %w", err)
