@@ -500,7 +500,7 @@ COMMENT ON COLUMN punctual.runs.trigger IS
     'What created it: schedule, catchup, manual, chain, event, backfill, replay or step.';
 COMMENT ON COLUMN punctual.runs.reason IS
     'Why it is not a plain success; null on a plain success. On a running run, cancelled_by_user or replaced: it is '
-    'to be cancelled.';
+    'to be cancelled. On the running run of a workflow, timeout: its max_duration has passed, and it only cleans up.';
 COMMENT ON COLUMN punctual.runs.error IS 'The latest error, for people.';
 COMMENT ON COLUMN punctual.runs.step IS 'On a step: its name.';
 COMMENT ON COLUMN punctual.runs.triggered_by IS

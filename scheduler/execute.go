@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -80,6 +81,10 @@ func (s *Scheduler) send(o *domain.Outcome, started time.Time) wire.Result {
 	}
 	ctx, done := s.flights.begin(parent, o.Assignment)
 	defer done()
+	if err := s.readGiven(ctx, o); err != nil {
+		s.notSent(o, err, "the input of workflows and the results of their steps")
+		return silence
+	}
 	sent := time.Now()
 	request := o.Request(s.config.Origin)
 	if s.config.Tracer.Follows(&o.Assignment) {
@@ -88,7 +93,7 @@ func (s *Scheduler) send(o *domain.Outcome, started time.Time) wire.Result {
 	result, err := s.courier.transmit(ctx, o.Assignment, request, started)
 	o.FinishedAt = started.Add(time.Since(sent))
 	if err != nil {
-		s.notSent(o, err)
+		s.notSent(o, err, "the secrets")
 		return silence
 	}
 	failpoint.At(failpoint.SendAnswered)
@@ -101,18 +106,29 @@ func (s *Scheduler) send(o *domain.Outcome, started time.Time) wire.Result {
 	return result
 }
 
-// notSent decides what becomes of a run whose request was not sent because of an error.
-func (s *Scheduler) notSent(o *domain.Outcome, err error) {
+// readGiven reads what a step is given, if the claim has not. That takes no longer than a replica may be without its
+// database.
+func (s *Scheduler) readGiven(ctx context.Context, o *domain.Outcome) error {
+	if o.Given != nil || !o.TakesGiven() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, givenTimeout)
+	defer cancel()
+	return s.store.ReadGiven(ctx, &o.Assignment)
+}
+
+// notSent decides what becomes of a run whose request was not sent because of an error: something could not be read.
+func (s *Scheduler) notSent(o *domain.Outcome, err error, what string) {
 	if errors.Is(err, credential.ErrExpired) {
 		o.Verdict, o.Reason = domain.Expire, domain.ReasonExpired
 		return
 	}
 	// One failed read concerns all runs that waited for it, which may be hundreds. Each of them says so in its row.
 	s.unread.Do(func() {
-		s.log.Warn("secrets cannot be read; runs wait for them", "run", o.RunID, "error", err)
+		s.log.Warn(what+" cannot be read; runs wait for them", "run", o.RunID, "error", err)
 	})
-	o.Verdict, o.RetryIn = domain.GiveBack, secretsRetry
-	o.Error = "the secrets cannot be read from the database right now"
+	o.Verdict, o.RetryIn = domain.GiveBack, unreadRetry
+	o.Error = what + " cannot be read from the database right now"
 }
 
 // judge decides what the result of a request means for its run. cause is why its context ended, if it did.
@@ -135,8 +151,11 @@ func judge(o *domain.Outcome, result wire.Result, started time.Time, cause error
 // silence is the result of a request that revealed nothing about its host.
 var silence = wire.Result{Cancelled: true}
 
-// secretsRetry is how long a run waits when it was not sent because its secrets could not be read.
-const secretsRetry = time.Second
+// unreadRetry is how long a run waits when it was not sent because something that is sent could not be read.
+const unreadRetry = time.Second
+
+// givenTimeout bounds the read of what a step is given.
+const givenTimeout = 4 * time.Second
 
 // now estimates the database's clock, and is never before the claim.
 func (s *Scheduler) now(a domain.Assignment) time.Time {

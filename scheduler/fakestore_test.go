@@ -205,6 +205,8 @@ func (f *fakeStore) Contenders(ctx context.Context, of domain.Work, queues []int
 	return found, nil
 }
 
+func (f *fakeStore) ReadGiven(context.Context, *domain.Assignment) error { return nil }
+
 func (f *fakeStore) ClaimReady(ctx context.Context, c Claim) (domain.Batch, error) {
 	if c.Held != nil {
 		return f.takeHeld(c), nil

@@ -115,7 +115,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics,
 		courier:    NewCourier(config.Credentials, config.Client, config.Mailer, config.Origin),
 		messengers: make(chan struct{}, messengers), lifecycleMessengers: make(chan struct{}, lifecycleMessengers),
-		unread: rate.Sometimes{Interval: secretsRetry},
+		unread: rate.Sometimes{Interval: unreadRetry},
 	}
 	s.freezing.log = log
 	own := []Chore{

@@ -22,6 +22,8 @@ type Store interface {
 	ClaimDue(ctx context.Context, c Claim) (domain.Batch, error)
 	// ClaimReady claims runs that wait for any replica: retries, manual runs, runs given back, and ordered ones.
 	ClaimReady(ctx context.Context, c Claim) (domain.Batch, error)
+	// ReadGiven reads what a step is given. A claim leaves that out where it is large.
+	ReadGiven(ctx context.Context, a *domain.Assignment) error
 	// Contenders returns the tenants whose work of a kind a claim could take in the queues now.
 	Contenders(ctx context.Context, of domain.Work, queues []int16) ([]admit.Contender, error)
 	// NextDue returns when there will be something to claim in the queues. With ahead it ignores what is due already.

@@ -22,7 +22,7 @@ func sendingTo(t *testing.T, url string) (*Scheduler, *fakeStore, domain.Assignm
 	store := newFakeStore()
 	s := &Scheduler{
 		courier: NewCourier(store, client(t), nil, domain.Origin{}), workCtx: t.Context(),
-		unread: rate.Sometimes{Interval: secretsRetry},
+		unread: rate.Sometimes{Interval: unreadRetry},
 	}
 	return s, store, domain.Assignment{
 		RunID: uuid.New(), Trigger: domain.TriggerManual, Attempt: 1,
@@ -43,7 +43,7 @@ func TestThatSecretsCannotBeReadIsLoggedOnceASecond(t *testing.T) {
 					t.Fatalf("verdict %v, error %q", o.Verdict, o.Error)
 				}
 			}
-			time.Sleep(secretsRetry)
+			time.Sleep(unreadRetry)
 		}
 		if n := strings.Count(lines.String(), "secrets cannot be read"); n != 2 {
 			t.Errorf("%d lines, want one a second:\n%s", n, &lines)

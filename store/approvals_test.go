@@ -83,8 +83,8 @@ func TestAStepWaitsForApproval(t *testing.T) {
 	}
 	c.GoOn()
 	load := c.ClaimSteps()["load"]
-	if !strings.Contains(string(load.Body), `{"approve":{"status":"succeeded","result":{"decision":"approved"`) {
-		t.Errorf("load is sent %s", load.Body)
+	if sent := c.SentBody(load); !strings.Contains(sent, `{"approve":{"status":"succeeded","result":{"decision":"approved"`) {
+		t.Errorf("load is sent %s", sent)
 	}
 	for _, id := range []uuid.UUID{a.RunID, w.RunID} {
 		tooLate(c, id, "was approved by command ann at 20")
@@ -150,9 +150,14 @@ func TestHowAnApprovalEnds(t *testing.T) {
 				c.Exec(`UPDATE punctual.runs SET started_at = started_at - interval '8 days' WHERE id = $1`, w.RunID)
 				c.Overdue(w.RunID)
 			},
-			state: "cancelled cancelled_by_user attempt 1 finished attempts: 1 cancelled cancelled_by_user",
-			told:  "has ended as cancelled, cancelled_by_user",
+			state: "cancelled timeout attempt 1 finished attempts: 1 cancelled timeout",
+			told:  "has ended as cancelled, timeout",
 			whole: "dead timeout: its steps have not ended within its max_duration of 168h",
+		},
+		"its job is deleted": {
+			do:    func(c Replica, _, _ domain.Assignment) { c.DeleteJob("w") },
+			state: "cancelled job_deleted attempt 1 finished attempts: 1 cancelled job_deleted",
+			told:  "has ended as cancelled, job_deleted", whole: "cancelled job_deleted: ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -55,7 +55,7 @@ array_remove(ARRAY[
 func (s *Store) Chores() []scheduler.Chore {
 	return []scheduler.Chore{
 		{Name: claim.ChoreSilent, Does: "ending attempts whose targets are silent", Batch: s.Claims.EndSilent},
-		{Name: claim.ChoreWorkflows, Does: "letting workflows continue", Batch: atOnce(s.Claims.AdvanceWorkflows)},
+		{Name: claim.ChoreWorkflows, Does: "letting workflows continue", Batch: s.Claims.AdvanceWorkflows},
 		{Name: choreReports, Does: "ending runs as their targets have reported", Batch: atOnce(s.Claims.ApplyReports)},
 		{Name: jobs.ChorePauses, Does: "ending pauses", Batch: s.Jobs.EndDuePauses},
 		{Name: jobs.ChoreDated, Does: "fitting dated runs to their jobs", Batch: s.Jobs.FitDated},

@@ -56,7 +56,7 @@ func (c Replica) AcceptWorkflow(a domain.Assignment) {
 func (c Replica) GoOn() {
 	c.T.Helper()
 	for first := true; first || c.Wants(claim.ChoreWorkflows); first = false {
-		_, err := c.Claims.AdvanceWorkflows(c.T.Context())
+		_, _, err := c.Claims.AdvanceWorkflows(c.T.Context())
 		c.Must(err)
 		c.Listen()
 	}
@@ -70,6 +70,15 @@ func (c Replica) ClaimSteps() map[string]domain.Assignment {
 		runs[a.Step] = a
 	}
 	return runs
+}
+
+// SentBody is the body of an attempt's request.
+func (c Replica) SentBody(a domain.Assignment) string {
+	c.T.Helper()
+	if a.Given == nil {
+		c.Must(c.Claims.ReadGiven(c.T.Context(), &a))
+	}
+	return string(a.Request(domain.Origin{}).Body)
 }
 
 // StepNames lists the steps of assignments.

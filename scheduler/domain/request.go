@@ -13,8 +13,9 @@ import (
 )
 
 // Request is what an attempt sends: the job's request, with the run's own body and headers in place of the job's
-// where it has any. Placeholders are filled in. The headers that every attempt carries are added, and win over the
-// job's. Request depends on the assignment alone; authorize adds the credentials right before the request goes out.
+// where it has any. Placeholders are filled in, and what a step is given is added. The headers that every attempt
+// carries are added, and win over the job's. Request depends on the assignment alone; authorize adds the credentials
+// right before the request goes out.
 func (a Assignment) Request(origin Origin) wire.Request {
 	r := wire.Request{
 		Tenant: a.Job.Tenant, Method: a.Job.Target.Method, URL: a.Job.url, Host: a.Job.Target.Host,
@@ -33,6 +34,7 @@ func (a Assignment) Request(origin Origin) wire.Request {
 	if f := a.Job.fills.of(a); f != nil {
 		f.fill(&r, a.values())
 	}
+	a.addGiven(&r)
 	return r
 }
 

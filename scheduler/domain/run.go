@@ -116,6 +116,7 @@ type Assignment struct {
 	EventBody    []byte            // body of that event: sent if neither the run nor the job has one. Nil: none
 	Step         string            // of a step: its name
 	Workflow     uuid.UUID         // of a step: the run of its workflow
+	Given        *Given            // of a step: what it is sent besides its own body; nil: it is not read
 	Lease        *Lease
 	Gated        bool      // its job's runs must not overlap: the run has the job's gate, or may have it
 	Held         *Held     // what held the run back since its last attempt; nil: nothing did

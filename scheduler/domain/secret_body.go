@@ -55,17 +55,12 @@ func (c *checker) bodySecrets(body []byte) {
 	c.atMost("target.body", len(all), "secrets", MaxBodySecrets)
 }
 
-// stepSecrets refuses secrets that would clash with the members of a step's body that the workflow writes.
+// stepSecrets refuses a secret in place of a step's body, which has members that the workflow writes.
 func (c *checker) stepSecrets(at string, s Step) {
 	for _, secret := range placeholder.Secrets(s.Target.Body) {
-		field := bodyField(at+".target.body", secret)
-		switch {
-		case secret.Field == "":
-			c.add(field, "a step is sent more than its own body, so that cannot be a secret as a whole; "+
-				`name the secret in a member, as in {"token": {"$secret": "billing-token"}}`)
-		case slices.Contains(ofSteps, secret.Member):
-			c.add(field, "a step is sent its input and the results of other steps in the members input and steps, "+
-				"so no secret can stand there; use another member")
+		if secret.Field == "" {
+			c.add(bodyField(at+".target.body", secret), "a step is sent more than its own body, so that cannot be a secret "+
+				`as a whole; name the secret in a member, as in {"token": {"$secret": "billing-token"}}`)
 		}
 	}
 }

@@ -23,8 +23,8 @@ func TestSecretsInBodiesAreChecked(t *testing.T) {
 		`"target":{"url":"http://h/","body":{"$secret":1}}`:                                                   `target.body "$secret" must be the name of a secret`,
 		`"target":{"url":"http://h/","body":[` + strings.Repeat(`{"$secret":"x"},`, 16) + `{"$secret":"x"}]}`: `target.body 17 secrets; at most 16`,
 		step(`{"key":{"$secret":"x"}}`):                                                                       "",
-		step(`{"input":{"key":{"$secret":"x"}}}`):                                                             `steps[0].target.body.input.key a step is sent its input`,
-		step(`{"steps":[{"$secret":"x"}]}`):                                                                   `steps[0].target.body.steps[0] a step is sent its input`,
+		step(`{"input":{"key":{"$secret":"x"}}}`):                                                             `steps[0].target.body.input a step is sent its input`,
+		step(`{"steps":[{"$secret":"x"}]}`):                                                                   `steps[0].target.body.steps a step is sent its input`,
 		step(`{"$secret":"x"}`):                                                                               `steps[0].target.body a step is sent more than its own body`,
 		step(`{"key":{"$secret":""}}`):                                                                        `steps[0].target.body.key "$secret" must be the name`,
 	} {
@@ -63,10 +63,8 @@ func TestOnlyADefinitionAsksForSecrets(t *testing.T) {
 		{"name":"b","depends_on":["a"],"target":{"url":"http://h/","body":{"k":{"$secret":"own"}}}}]}`), &steps))
 	flow, err := Compile(jobID, 1, 1, steps, 0)
 	must(t, err)
-	step, run := flow.Step("b"), StepRunID(jobID, "b")
-	body := flow.Steps[1].StepBody(run, json.RawMessage(data), map[string]StepRun{
-		"a": {Status: StatusSucceeded, Result: json.RawMessage(data)},
-	})
+	step := flow.Step("b")
+	given := &Given{Input: []byte(data), Steps: []Told{{Step: "a", Result: []byte(data), Bytes: len(data)}}}
 	for name, c := range map[string]struct {
 		Assignment
 		want string
@@ -79,7 +77,7 @@ func TestOnlyADefinitionAsksForSecrets(t *testing.T) {
 		}, "own"},
 		"of the event":     {Assignment{Job: bare, EventBody: []byte(data)}, ""},
 		"beside an event":  {Assignment{Job: job, EventBody: []byte(data)}, "own"},
-		"of a step":        {Assignment{Job: step, Step: "b", Workflow: jobID, Body: body}, "own"},
+		"of a step":        {Assignment{Job: step, Step: "b", Workflow: jobID, Given: given}, "own"},
 		"of a step, alone": {Assignment{Job: step, Step: "b", Workflow: jobID}, "own"},
 	} {
 		sent := c.Request(Origin{}).Body

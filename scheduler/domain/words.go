@@ -44,7 +44,7 @@ var ends = []struct {
 	{ReasonExpired, []Status{StatusSkipped, StatusDead}},
 	{ReasonAuth, []Status{StatusDead}},
 	{ReasonUnreachable, []Status{StatusDead}},
-	{ReasonTimeout, []Status{StatusDead}},
+	{ReasonTimeout, []Status{StatusDead, StatusCancelled, StatusSkipped}},
 	{ReasonConnect, []Status{StatusDead}},
 	{ReasonTLS, []Status{StatusDead}},
 	{ReasonBlockedAddress, []Status{StatusDead}},

@@ -1,12 +1,9 @@
 package domain
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"time"
 
@@ -21,7 +18,6 @@ type StepRun struct {
 	Error      string
 	CausedBy   uuid.UUID // of a step that was skipped: the run because of which
 	FinishedAt time.Time // zero: it has not ended
-	Result     json.RawMessage
 }
 
 // Advance is what follows from how far the steps of a workflow have come.
@@ -34,14 +30,44 @@ type Advance struct {
 // SkippedStep is a step that is not to run.
 type SkippedStep struct {
 	Step     Step
+	Reason   Reason
 	CausedBy uuid.UUID // the run that keeps it from running
 	Error    string
 }
+
+// cleanUpGrace is how long the steps that clean up may take after the max_duration of their workflow, which bounds it,
+// too.
+const cleanUpGrace = 5 * time.Minute
+
+// CleanUpGrace is for how long steps that clean up may run once the max_duration of their workflow has passed.
+func (d Definition) CleanUpGrace() time.Duration { return min(d.MaxDuration.Value(), cleanUpGrace) }
+
+// CleansUp reports whether the step runs however those before it end, and so even after the max_duration of its
+// workflow.
+func (s *Step) CleansUp() bool { return s.When == WhenEnded && len(s.DependsOn) > 0 }
+
+// MayCleanUp reports whether a step that cleans up has not ended.
+func (d Definition) MayCleanUp(runs map[string]StepRun) bool {
+	return slices.ContainsFunc(d.Steps, func(s Step) bool { return s.CleansUp() && !runs[s.Name].Status.Final() })
+}
+
+// LateStep says why a step ended or did not start whose workflow's time was up.
+const LateStep = "its workflow has reached its max_duration"
 
 // Advance decides what follows from the runs of a workflow's steps, by step. It depends on nothing else, so it may be
 // called any number of times: steps that have a run are left as they are. Once the workflow is halted, because it was
 // cancelled, no step starts any more.
 func (d Definition) Advance(workflow uuid.UUID, runs map[string]StepRun, halted bool) (a Advance) {
+	return d.advance(workflow, runs, halted, false)
+}
+
+// CleanUp is Advance for a workflow whose max_duration has passed: of the steps that have not started, only those that
+// clean up start, and the others are skipped.
+func (d Definition) CleanUp(workflow uuid.UUID, runs map[string]StepRun) Advance {
+	return d.advance(workflow, runs, false, true)
+}
+
+func (d Definition) advance(workflow uuid.UUID, runs map[string]StepRun, halted, late bool) (a Advance) {
 	state := make(map[string]StepRun, len(d.Steps))
 	maps.Copy(state, runs)
 	for again := !halted; again; {
@@ -57,15 +83,19 @@ func (d Definition) Advance(workflow uuid.UUID, runs map[string]StepRun, halted 
 			}
 			again = true
 			r := StepRun{ID: StepRunID(workflow, s.Name), Status: StatusPending}
-			if cause == "" {
-				a.Enter = append(a.Enter, *s)
-			} else {
-				by := state[cause]
+			switch by := state[cause]; {
+			case cause != "":
 				r.Status, r.Reason, r.CausedBy, r.Error = StatusSkipped, ReasonUpstreamFailed, by.ID, by.told(cause)
 				if by.Reason == ReasonUpstreamFailed { // the step that kept that one from running keeps this one, too
 					r.CausedBy, r.Error = by.CausedBy, by.Error
 				}
-				a.Skip = append(a.Skip, SkippedStep{Step: *s, CausedBy: r.CausedBy, Error: r.Error})
+			case late && !s.CleansUp():
+				r.Status, r.Reason, r.CausedBy, r.Error = StatusSkipped, ReasonTimeout, workflow, LateStep
+			default:
+				a.Enter = append(a.Enter, *s)
+			}
+			if r.Status == StatusSkipped {
+				a.Skip = append(a.Skip, SkippedStep{Step: *s, Reason: r.Reason, CausedBy: r.CausedBy, Error: r.Error})
 			}
 			state[s.Name] = r
 		}
@@ -175,73 +205,4 @@ func JudgeSteps(a Assignment, runs map[string]StepRun, halted Reason, started, n
 		o.Reason = ReasonUpstreamFailed
 	}
 	return o
-}
-
-// escaped keeps braces in data from being read as placeholders. Outside of strings JSON has no two in a row.
-func escaped(data []byte) json.RawMessage {
-	var text bytes.Buffer
-	if json.Compact(&text, data) != nil {
-		return nil
-	}
-	return bytes.ReplaceAll(text.Bytes(), []byte("{{"), []byte("{{{{"))
-}
-
-// MaxStepResults bounds the results that a step is sent, together, in bytes. The largest beyond it are named only.
-const MaxStepResults = 256 << 10
-
-// stepResult is what a step is told of one that it depends on.
-type stepResult struct {
-	Status Status          `json:"status"`
-	Reason Reason          `json:"reason,omitempty"`
-	Result json.RawMessage `json:"result"`
-}
-
-// leftOut stands for a result that is too large.
-type leftOut struct {
-	Bytes int    `json:"bytes"`
-	Href  string `json:"href"`
-}
-
-// StepBody returns the body of a step's request. It has the members of its own body, input, which is the body of the
-// workflow's run, and steps, the results of the steps that it depends on. nil: the step sends its own body as it is,
-// because that is no object, or its method has none. Braces in results are no placeholders. run is the step's own run:
-// its token reads the results that are left out.
-func (s Step) StepBody(run uuid.UUID, input json.RawMessage, runs map[string]StepRun) []byte {
-	own := map[string]json.RawMessage{}
-	if len(s.Target.Body) > 0 && json.Unmarshal(s.Target.Body, &own) != nil || s.Target.Method == "GET" ||
-		s.Target.Method == "HEAD" {
-		return nil
-	}
-	if len(input) == 0 && len(s.DependsOn) == 0 {
-		return nil
-	}
-	if own == nil { // its own body is null
-		own = map[string]json.RawMessage{}
-	}
-	results, sum := map[string]stepResult{}, 0
-	for _, on := range s.DependsOn {
-		r := runs[on]
-		results[on] = stepResult{r.Status, r.Reason, r.Result}
-		sum += len(r.Result)
-	}
-	for _, on := range slices.SortedFunc(slices.Values(s.DependsOn), func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(runs[b].Result), len(runs[a].Result)), cmp.Compare(a, b))
-	}) {
-		if sum <= MaxStepResults {
-			break
-		}
-		r := results[on]
-		sum -= len(r.Result)
-		href := "/v1/runs/" + run.String() + "/results/" + url.PathEscape(on)
-		r.Result, _ = json.Marshal(leftOut{len(r.Result), href}) // never fails
-		results[on] = r
-	}
-	if len(input) > 0 {
-		own["input"] = escaped(input)
-	}
-	if text, err := json.Marshal(results); err == nil && len(results) > 0 {
-		own["steps"] = escaped(text)
-	}
-	body, _ := json.Marshal(own) // nil if the result of a step is no JSON
-	return body
 }

@@ -1,7 +1,6 @@
 package domain
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -208,57 +207,6 @@ func TestAWorkflowEndsAsTheStepThatDiedFirst(t *testing.T) {
 		if got := fmt.Sprintf("%s %s %s", o.End().Status, o.Reason, o.Error); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-	}
-}
-
-func TestWhatAStepIsSent(t *testing.T) {
-	big := func(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", n-2) + `"`) }
-	id := uuid.MustParse("019ad964-3b80-7b21-8f6e-1d2c3b4a5968")
-	ran := func(result json.RawMessage) StepRun { return StepRun{ID: id, Status: StatusSucceeded, Result: result} }
-	for _, c := range []struct {
-		name, own, method, input string
-		runs                     map[string]StepRun
-		want                     string
-	}{
-		{"nothing before it, no input", `{"a":1}`, "", "", nil, ""},
-		{"input", `{"a":1}`, "", `{"x": "{{run}}"}`, nil, `{"a":1,"input":{"x":"{{{{run}}"}}`},
-		{
-			"a result", `{"at":"{{scheduled_for}}"}`, "", "",
-			map[string]StepRun{"a": ran(json.RawMessage(`{"n":1}`))},
-			`{"at":"{{scheduled_for}}","steps":{"a":{"status":"succeeded","result":{"n":1}}}}`,
-		},
-		{
-			"no result", "", "", "",
-			map[string]StepRun{"a": {Status: StatusDead, Reason: ReasonGone}},
-			`{"steps":{"a":{"status":"dead","reason":"gone","result":null}}}`,
-		},
-		{"no object", `"text"`, "", `{"x":1}`, nil, ""},
-		{"no body", "", "GET", `{"x":1}`, nil, ""},
-	} {
-		s := Step{Target: Target{Body: json.RawMessage(c.own), Method: c.method}}
-		for name := range c.runs {
-			s.DependsOn = append(s.DependsOn, name)
-		}
-		if got := string(s.StepBody(id, json.RawMessage(c.input), c.runs)); got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
-		}
-	}
-	s := Step{DependsOn: []string{"a", "b", "c", "d", "e"}}
-	var sent struct {
-		Steps map[string]struct{ Result json.RawMessage }
-	}
-	runs := map[string]StepRun{
-		"a": ran(big(64 << 10)), "b": ran(big(60 << 10)), "c": ran(big(60 << 10)),
-		"d": ran(big(60 << 10)), "e": ran(big(60 << 10)),
-	}
-	if err := json.Unmarshal(s.StepBody(id, nil, runs), &sent); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := string(sent.Steps["a"].Result), `{"bytes":65536,"href":"/v1/runs/`+id.String()+`/results/a"}`; got != want {
-		t.Errorf("the largest result of too many is %.100s, want %s", got, want)
-	}
-	if got := len(sent.Steps["b"].Result); got != 60<<10 {
-		t.Errorf("another one has %d bytes", got)
 	}
 }
 

@@ -46,7 +46,8 @@ WITH before AS MATERIALIZED (
     WHERE r.id = ANY($1::uuid[]) AND r.status = 'running'),
 ended AS (
     UPDATE punctual.runs
-    SET status = 'cancelled', reason = $2, finished_at = now(), next_attempt_at = NULL
+    SET status = 'cancelled', reason = $2, finished_at = now(), next_attempt_at = NULL,
+        error = CASE $2 WHEN 'timeout' THEN '` + domain.LateStep + `' ELSE error END
     WHERE id = ANY($1::uuid[])
       AND (status IN ('pending', 'retrying') OR id IN (SELECT id FROM before WHERE nobodys))
     RETURNING id),
@@ -59,7 +60,7 @@ recorded AS (
     ON CONFLICT DO NOTHING),
 asked AS (
     UPDATE punctual.runs
-    SET reason = $2
+    SET reason = CASE $2 WHEN 'timeout' THEN 'cancelled_by_user' ELSE $2 END -- see nameLate
     WHERE id = ANY($1::uuid[]) AND id IN (SELECT id FROM before WHERE NOT nobodys)
     RETURNING id, replica, accepted_at),
 theirs AS (

@@ -93,6 +93,7 @@ type readyClaim struct {
 	limits    readyLimits
 	workflows map[uuid.UUID]*workflow // those whose runs are due, by run
 	lines     map[uuid.UUID]*line     // of jobs with the policy queue
+	overtime  []uuid.UUID             // workflows whose time is up, and that may still clean up
 	stays     map[uuid.UUID]bool      // runs whose rows in ready stay
 	leave     []uuid.UUID             // rows of ready to delete
 	later     []uuid.UUID             // rows of ready to put off, each until the time in until
@@ -144,6 +145,7 @@ func (s *Claims) ClaimReady(ctx context.Context, claim scheduler.Claim) (domain.
 	if err != nil {
 		return domain.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
 	}
+	s.giveSteps(ctx, c.batch.Runs)
 	return c.batch, nil
 }
 
@@ -470,6 +472,9 @@ func (c *readyClaim) write(ctx context.Context) error {
 		dayOfRuns(c.start).queue(&b, startWaiting, c.start, c.claim.Replica, lease.ID, c.late).Query(pg.IntoMap(fences))
 	}
 	c.following.QueueEvents(&b, c.events)
+	if len(c.overtime) > 0 {
+		b.Queue(beginOvertime, c.overtime)
+	}
 	written := QueueFinish(&b, c.ended, nil, Earlier{}, AnyDay, c.following)
 	if roomy := c.limits.roomy(); len(roomy) > 0 {
 		queueRelease(&b, roomy)
@@ -480,7 +485,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	}
 	failpoint.At(failpoint.ReadyCommitted)
 	c.claims.db.Ask(c.following.Asks()...)
-	if len(c.cancel)+len(c.overlaps.replaced) > 0 {
+	if len(c.cancel)+len(c.overlaps.replaced)+len(c.overtime) > 0 {
 		c.claims.db.Ask(Freed...)
 	}
 	c.claims.Over(slices.Concat(c.cancel, c.overlaps.replaced, c.overlaps.expired)...)

@@ -2,7 +2,6 @@ package claim
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -34,6 +33,13 @@ const (
 
 // workflowBatch is how many workflows one transaction of the chore looks at.
 const workflowBatch = 100
+
+// mostEntered is how many runs of steps one transaction makes, unless one workflow has more. The other workflows it
+// leaves to the chore, so that outcomes do not wait for what follows from them.
+const mostEntered = 500
+
+// lockedPause is how long the chore waits for rows that others have locked.
+const lockedPause = 100 * time.Millisecond
 
 // A workflow that is idle for longer is looked at nonetheless: nothing in Punctual leaves one behind, but a restore
 // may.
@@ -71,17 +77,16 @@ ORDER BY run_id
 FOR NO KEY UPDATE SKIP LOCKED`
 )
 
-// readWorkflows reads workflows, whose rows are locked, and what their runs were given to work on. Rows are looked up
-// one by one (OFFSET 0): the plan lasts, and the tables grow.
-var readWorkflows = `
+// readWorkflows reads workflows, whose rows are locked. Rows are looked up one by one (OFFSET 0): the plan lasts, and
+// the tables grow.
+const readWorkflows = `
 SELECT w.run_id, w.due, w.looked_at < now() - ` + idleWorkflow + ` / 2, r.job_id, r.job_version, r.tenant, r.status,
-       coalesce(r.reason, CASE WHEN j.id IS NULL OR j.state = 'deleted' THEN 'job_deleted' END, ''),
-       coalesce(d.body, ` + OfEvent(`body`) + `), r.rerun_of IS NOT NULL, now()
+       coalesce(CASE WHEN r.status <> 'running' OR r.reason <> 'timeout' THEN r.reason END,
+                CASE WHEN j.id IS NULL OR j.state = 'deleted' THEN 'job_deleted' END, r.reason, ''),
+       r.rerun_of IS NOT NULL, now(), coalesce(r.started_at, now())
 FROM punctual.workflows w
 CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = w.run_id AND r.id = ANY($1::uuid[]) OFFSET 0) r
 LEFT JOIN LATERAL (SELECT * FROM punctual.jobs j WHERE j.id = r.job_id OFFSET 0) j ON true
-LEFT JOIN LATERAL (SELECT d.body FROM punctual.run_data d
-                   WHERE d.run_id = w.run_id AND d.run_id = ANY($1::uuid[]) OFFSET 0) d ON true
 WHERE w.run_id = ANY($1::uuid[])
 ORDER BY w.run_id`
 
@@ -91,9 +96,6 @@ SELECT r.id, r.status, coalesce(r.reason, ''), coalesce(r.error, ''),
        r.caused_by, r.finished_at
 FROM punctual.runs r
 WHERE r.id = ANY($1::uuid[])`
-	readResults = `
-SELECT d.run_id, d.result::text FROM punctual.run_data d WHERE d.run_id = ANY($1::uuid[]) AND d.result IS NOT NULL`
-
 	// enterSteps makes the runs of steps: those that start, and those that are skipped, which have a reason.
 	enterSteps = `
 WITH made AS (
@@ -101,11 +103,10 @@ WITH made AS (
                                lane, trigger, status, reason, error, finished_at)
     SELECT u.id, r.job_id, r.id, u.step, u.caused_by, r.scheduled_for, now(), r.tenant, r.job_version,
            coalesce((SELECT q.id FROM punctual.queues q WHERE q.name = u.queue) * 4 + u.priority, r.lane), 'step',
-           CASE WHEN u.caused_by IS NULL THEN 'pending' ELSE 'skipped' END,
-           CASE WHEN u.caused_by IS NOT NULL THEN 'upstream_failed' END, u.error,
+           CASE WHEN u.caused_by IS NULL THEN 'pending' ELSE 'skipped' END, u.reason, u.error,
            CASE WHEN u.caused_by IS NOT NULL THEN now() END
-    FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::smallint[], $6::uuid[], $7::text[])
-         AS u(id, workflow, step, queue, priority, caused_by, error)
+    FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::smallint[], $6::uuid[], $7::text[], $8::text[])
+         AS u(id, workflow, step, queue, priority, caused_by, reason, error)
     JOIN punctual.runs r ON r.id = u.workflow
     WHERE r.id = ANY($2::uuid[])
     ORDER BY u.id
@@ -113,21 +114,35 @@ WITH made AS (
     RETURNING id, job_id, tenant, lane, status)
 INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
 SELECT id, job_id, now(), tenant, lane FROM made WHERE status = 'pending'`
-	enterStepBodies = `
-INSERT INTO punctual.run_data (run_id, body)
-SELECT u.id, u.body FROM unnest($1::uuid[], $2::bytea[]) AS u(id, body)
-ON CONFLICT DO NOTHING`
-
-	// settleWorkflows marks workflows as looked at. It sets those that have ended ($2) due, and leaves a row of ready
-	// alone that another transaction has locked: that one ends the run, or the chore comes again.
+	// settleWorkflows marks workflows as looked at. It sets those that have ended ($2) due. It leaves a row of ready alone
+	// that another transaction has locked: then the workflow is looked at again.
 	settleWorkflows = `
 WITH free AS (
     SELECT run_id FROM punctual.ready
     WHERE run_id = ANY((SELECT $2::uuid[])::uuid[]) ORDER BY run_id FOR UPDATE SKIP LOCKED),
 ended AS (
-    UPDATE punctual.ready y SET due_at = now() FROM free f WHERE y.run_id = f.run_id RETURNING y.run_id)
-UPDATE punctual.workflows SET due = false, looked_at = now()
-WHERE run_id = ANY((SELECT $1::uuid[])::uuid[]) OR run_id IN (SELECT run_id FROM ended)`
+    UPDATE punctual.ready y SET due_at = now() FROM free f WHERE y.run_id = f.run_id RETURNING y.run_id),
+looked AS (
+    UPDATE punctual.workflows w
+    SET looked_at = now(), due = coalesce(w.run_id = ANY((SELECT $2::uuid[])::uuid[]), false)
+                                 AND w.run_id NOT IN (SELECT run_id FROM ended)
+    WHERE run_id = ANY((SELECT $1::uuid[])::uuid[]) OR run_id = ANY((SELECT $2::uuid[])::uuid[])
+    RETURNING w.run_id, w.due)
+SELECT run_id FROM looked WHERE due`
+	leaveWorkflows = `UPDATE punctual.workflows SET due = true WHERE run_id = ANY((SELECT $1::uuid[])::uuid[]) AND NOT due`
+	// nameLate gives steps that were cancelled because the time of their workflow was up that for a reason. The
+	// statement that ended them knows of no workflow. It comes after the lock of workflows, so it waits for nobody.
+	nameLate = `
+WITH free AS MATERIALIZED (
+    SELECT r.id FROM punctual.runs r
+    WHERE r.id = ANY($1::uuid[]) AND r.status = 'cancelled' AND r.reason = 'cancelled_by_user'
+    FOR NO KEY UPDATE SKIP LOCKED),
+late AS (
+    UPDATE punctual.runs r SET reason = 'timeout', error = $2
+    FROM free f WHERE r.id = ANY($1::uuid[]) AND r.id = f.id
+    RETURNING r.id, r.fence)
+UPDATE punctual.attempts a SET reason = 'timeout', error = $2
+FROM late l WHERE a.run_id = ANY($1::uuid[]) AND a.run_id = l.id AND a.fence = l.fence AND a.outcome = 'cancelled'`
 	forgetWorkflows = `DELETE FROM punctual.workflows WHERE run_id = ANY($1::uuid[])`
 )
 
@@ -192,32 +207,66 @@ func (c concerned) queueLock(b *pgx.Batch) {
 
 // workflow is a live workflow whose row is locked.
 type workflow struct {
-	id     uuid.UUID
-	due    bool // something has happened to it that is not looked at yet
-	marked bool // its row says so
-	old    bool // it was last looked at long ago
-	key    definitions.Version
-	tenant int32
-	status domain.Status
-	reason domain.Reason   // until it ends: why it is to be cancelled; empty: it is not
-	input  json.RawMessage // the body of its run
-	rerun  bool            // steps may have been taken as succeeded before those that come before them
-	now    time.Time
-	job    *domain.Job
-	runs   map[string]domain.StepRun
+	id      uuid.UUID
+	due     bool // something has happened to it that is not looked at yet
+	marked  bool // its row says so
+	old     bool // it was last looked at long ago
+	key     definitions.Version
+	tenant  int32
+	status  domain.Status
+	reason  domain.Reason // until it ends: why it is to be cancelled, or timeout; empty: it goes on
+	rerun   bool          // steps may have been taken as succeeded before those that come before them
+	now     time.Time
+	started time.Time
+	job     *domain.Job
+	runs    map[string]domain.StepRun
 }
 
 // halted reports whether no further step may start, because the workflow has ended or is to be cancelled.
-func (w *workflow) halted() bool { return w.status != domain.StatusRunning || w.reason != "" }
+func (w *workflow) halted() bool {
+	return w.status != domain.StatusRunning || w.reason != "" && !w.late()
+}
 
-// toCancel are the runs of steps that have not ended although their workflow is halted, and were not asked to end. As
-// with other jobs, requests that are out when the job is deleted are left to end.
-func (w *workflow) toCancel() (runs []uuid.UUID) {
-	if w.reason == domain.ReasonJobDeleted {
-		return nil
+// late reports whether the workflow's max_duration has passed, and nothing but steps that clean up may run.
+func (w *workflow) late() bool {
+	return w.status == domain.StatusRunning && w.reason == domain.ReasonTimeout
+}
+
+// advance returns what follows in the workflow.
+func (w *workflow) advance() domain.Advance {
+	if w.late() {
+		return w.job.CleanUp(w.id, w.runs)
 	}
+	return w.job.Advance(w.id, w.runs, w.halted())
+}
+
+// cancelReason is why steps of the workflow are cancelled.
+func (w *workflow) cancelReason() domain.Reason {
+	if w.reason == domain.ReasonTimeout || w.reason == domain.ReasonJobDeleted {
+		return w.reason
+	}
+	return domain.ReasonCancelled
+}
+
+// toCancel are the runs of steps that have not ended although their workflow is halted or late, and were not asked to
+// end. As with other jobs, requests that are out when the job is deleted are left to end.
+func (w *workflow) toCancel() (runs []uuid.UUID) {
+	for _, s := range w.job.Steps {
+		r, has := w.runs[s.Name]
+		goesOn := !w.halted() && !w.late() || w.late() && s.CleansUp() ||
+			w.reason == domain.ReasonJobDeleted && s.Approval == nil
+		if has && !goesOn && !r.Status.Final() && r.Reason != domain.ReasonCancelled && r.Reason != domain.ReasonReplaced {
+			runs = append(runs, r.ID)
+		}
+	}
+	return runs
+}
+
+// lateSteps are the runs of steps that were asked to end because the workflow's time was up, and have.
+func (w *workflow) lateSteps() (runs []uuid.UUID) {
 	for _, r := range w.runs {
-		if !r.Status.Final() && r.Reason != domain.ReasonCancelled && r.Reason != domain.ReasonReplaced {
+		if w.reason == domain.ReasonTimeout && r.Status == domain.StatusCancelled && r.Reason == domain.ReasonCancelled &&
+			!r.FinishedAt.Before(w.started.Add(w.job.MaxDuration.Value())) {
 			runs = append(runs, r.ID)
 		}
 	}
@@ -226,11 +275,18 @@ func (w *workflow) toCancel() (runs []uuid.UUID) {
 
 // advanced is what became of workflows in a transaction.
 type advanced struct {
-	entered bool                      // the run of a step waits
-	ended   bool                      // a workflow's run is due
-	again   bool                      // there is more to do
-	cancel  map[uuid.UUID][]uuid.UUID // runs to cancel, by job
-	helped  []uuid.UUID               // idle workflows for which there was something to do
+	entered bool                     // the run of a step waits
+	ended   bool                     // a workflow's run is due
+	again   bool                     // there is more to do
+	locked  []uuid.UUID              // workflows that have ended, and whose runs others have locked
+	cancel  map[toCancel][]uuid.UUID // runs to cancel
+	helped  []uuid.UUID              // idle workflows for which there was something to do
+}
+
+// toCancel says of which job runs are to be cancelled, and why.
+type toCancel struct {
+	job    uuid.UUID
+	reason domain.Reason
 }
 
 // stepRows are new runs of steps, column by column.
@@ -239,9 +295,8 @@ type stepRows struct {
 	steps, queues  []string
 	priorities     []int16
 	causedBy       []*uuid.UUID
+	reasons        []*string
 	errors         []*string
-	withBody       []uuid.UUID
-	bodies         [][]byte
 }
 
 // readLive reads live workflows, whose rows are locked, with the runs of their steps. It sends b first.
@@ -253,7 +308,7 @@ func (s *Claims) readLive(ctx context.Context, q pg.Querier, b *pgx.Batch, of co
 	scan := func(row pgx.CollectableRow) (*workflow, error) {
 		w := &workflow{runs: map[string]domain.StepRun{}}
 		err := row.Scan(&w.id, &w.marked, &w.old, &w.key.Job, &w.key.Version, &w.tenant, &w.status, &w.reason,
-			(*[]byte)(&w.input), &w.rerun, &w.now)
+			&w.rerun, &w.now, &w.started)
 		w.due = w.marked || of.jobs != nil
 		return w, err
 	}
@@ -360,26 +415,28 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of con
 	if err != nil {
 		return a, err
 	}
-	a.cancel = map[uuid.UUID][]uuid.UUID{}
-	var settled, ended, over []uuid.UUID
+	a.cancel = map[toCancel][]uuid.UUID{}
+	var settled, ended, over, left, late []uuid.UUID
 	var rows stepRows
-	entries := map[*workflow][]domain.Step{}
 	for _, w := range live {
 		next := nexts[w.id]
-		entries[w] = next.Enter
+		if follow := len(next.Enter) + len(next.Skip); len(rows.ids) > 0 && follow > 0 && len(rows.ids)+follow > mostEntered {
+			left, a.again = append(left, w.id), true
+			continue
+		}
+		a.entered = a.entered || len(next.Enter) > 0
+		for _, step := range next.Enter {
+			rows.add(w, step, nil)
+		}
 		for _, skip := range next.Skip {
 			rows.add(w, skip.Step, &skip)
-			w.runs[skip.Step.Name] = domain.StepRun{ // for the bodies of steps that start now
-				ID: domain.StepRunID(w.id, skip.Step.Name), Status: domain.StatusSkipped, Reason: domain.ReasonUpstreamFailed,
-			}
 		}
-		cancel := []uuid.UUID(nil)
-		if w.halted() {
-			cancel = w.toCancel()
-		}
+		late = append(late, w.lateSteps()...)
+		cancel := w.toCancel()
 		switch {
 		case len(cancel) > 0:
-			a.cancel[w.key.Job], a.again = append(a.cancel[w.key.Job], cancel...), true
+			why := toCancel{w.key.Job, w.cancelReason()}
+			a.cancel[why], left, a.again = append(a.cancel[why], cancel...), append(left, w.id), true
 		case next.Ended && w.status != domain.StatusRunning:
 			over = append(over, w.id)
 		case next.Ended:
@@ -391,21 +448,18 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of con
 			a.helped = append(a.helped, w.id)
 		}
 	}
-	if err := readResultsOf(ctx, q, of.on, entries); err != nil {
-		return a, err
-	}
-	for _, w := range live {
-		for _, step := range entries[w] {
-			rows.add(w, step, nil)
-			a.entered = true
-		}
-	}
 	a.ended = len(ended) > 0
 	failpoint.At(failpoint.WorkflowDecided)
 	var out pgx.Batch
 	rows.queue(&out, of.on)
 	if len(settled)+len(ended) > 0 {
-		out.Queue(settleWorkflows, pg.Prepared{}, settled, ended)
+		out.Queue(settleWorkflows, pg.Prepared{}, settled, ended).Query(pg.Into(&a.locked, pgx.RowTo[uuid.UUID]))
+	}
+	if len(left) > 0 {
+		out.Queue(leaveWorkflows, left)
+	}
+	if len(late) > 0 {
+		out.Queue(nameLate, late, domain.LateStep)
 	}
 	if len(over) > 0 {
 		out.Queue(forgetWorkflows, over)
@@ -428,11 +482,12 @@ func (c concerned) decide(
 	for _, w := range live {
 		part, is := c.parts[w.id]
 		if !is {
-			nexts[w.id] = w.job.Advance(w.id, w.runs, w.halted())
+			nexts[w.id] = w.advance()
 			continue
 		}
 		next := part.Advance(w.id, w.runs, false)
-		if nexts[w.id] = next; next.Ended && (!part.last || w.rerun) || len(next.Skip) > 0 || w.halted() || w.marked {
+		if nexts[w.id] = next; next.Ended && (!part.last || w.rerun) || len(next.Skip) > 0 || w.marked ||
+			w.status != domain.StatusRunning || w.reason != "" {
 			rest.jobs[w.id] = w.job
 		}
 	}
@@ -447,42 +502,10 @@ func (c concerned) decide(
 	steps.fill(live)
 	for _, w := range live {
 		if rest.jobs[w.id] != nil {
-			nexts[w.id] = w.job.Advance(w.id, w.runs, w.halted())
+			nexts[w.id] = w.advance()
 		}
 	}
 	return nexts, nil
-}
-
-// readResultsOf reads the results that steps are sent which start now.
-func readResultsOf(ctx context.Context, q pg.Querier, on Day, entries map[*workflow][]domain.Step) error {
-	type place struct {
-		of   *workflow
-		step string
-	}
-	places := map[uuid.UUID]place{}
-	var ids []uuid.UUID
-	for w, steps := range entries {
-		for _, step := range steps {
-			for _, on := range step.DependsOn {
-				if r := w.runs[on]; r.Status == domain.StatusSucceeded {
-					ids, places[r.ID] = append(ids, r.ID), place{w, on}
-				}
-			}
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	var b pgx.Batch
-	on.queue(&b, readResults, ids).Query(func(rows pgx.Rows) error {
-		return pg.Each2(rows, func(id uuid.UUID, text string) {
-			p := places[id]
-			r := p.of.runs[p.step]
-			r.Result = json.RawMessage(text)
-			p.of.runs[p.step] = r
-		})
-	})
-	return pg.Wrap("reading the results of steps", q.SendBatch(ctx, &b).Close())
 }
 
 func (r *stepRows) add(w *workflow, step domain.Step, skip *domain.SkippedStep) {
@@ -491,22 +514,18 @@ func (r *stepRows) add(w *workflow, step domain.Step, skip *domain.SkippedStep) 
 	r.queues, r.priorities = append(r.queues, job.Queue), append(r.priorities, job.Priority.Lane(0))
 	if skip != nil {
 		r.causedBy, r.errors = append(r.causedBy, &skip.CausedBy), append(r.errors, pg.OrNull(pg.Storable(skip.Error)))
+		r.reasons = append(r.reasons, (*string)(&skip.Reason))
 		return
 	}
-	r.causedBy, r.errors = append(r.causedBy, nil), append(r.errors, nil)
-	if body := step.StepBody(id, w.input, w.runs); body != nil {
-		r.withBody, r.bodies = append(r.withBody, id), append(r.bodies, body)
-	}
+	r.causedBy, r.reasons, r.errors = append(r.causedBy, nil), append(r.reasons, nil), append(r.errors, nil)
 }
 
 func (r *stepRows) queue(b *pgx.Batch, on Day) {
 	if len(r.ids) == 0 {
 		return
 	}
-	on.queue(b, enterSteps, r.ids, r.workflows, r.steps, r.queues, r.priorities, r.causedBy, r.errors)
-	if len(r.withBody) > 0 {
-		on.queue(b, enterStepBodies, r.withBody, r.bodies)
-	}
+	on.queue(b, enterSteps, r.ids, r.workflows, r.steps, r.queues, r.priorities, r.causedBy, r.reasons,
+		r.errors)
 }
 
 // tell wakes whoever has work once the transaction has committed.
@@ -517,7 +536,7 @@ func (s *Claims) tell(a advanced) {
 	if a.ended {
 		s.db.Ask(ChoreSilent)
 	}
-	if a.again {
+	if a.again || len(a.locked) > 0 {
 		s.db.Ask(ChoreWorkflows)
 	}
 	if len(a.helped) > 0 {
@@ -529,7 +548,7 @@ func (s *Claims) tell(a advanced) {
 
 // AdvanceWorkflows lets workflows continue to which something has happened: it starts steps, cancels those of workflows
 // that were cancelled, and has workflows end whose steps have ended.
-func (s *Claims) AdvanceWorkflows(ctx context.Context) (left bool, err error) {
+func (s *Claims) AdvanceWorkflows(ctx context.Context) (wait time.Duration, left bool, err error) {
 	var a advanced
 	full := false
 	err = s.db.Runs.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
@@ -542,26 +561,32 @@ func (s *Claims) AdvanceWorkflows(ctx context.Context) (left bool, err error) {
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("letting workflows continue: %w", err)
+		return 0, false, fmt.Errorf("letting workflows continue: %w", err)
 	}
 	failpoint.At(failpoint.WorkflowLooked)
-	for job, runs := range a.cancel {
+	more := full || a.again
+	for why, runs := range a.cancel {
 		err := s.db.Runs.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-			err := pg.Exec(ctx, tx, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, job)
+			err := pg.Exec(ctx, tx, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, why.job)
 			if err != nil {
 				return err
 			}
-			_, err = CancelRuns(ctx, tx, runs, domain.ReasonCancelled)
+			_, err = CancelRuns(ctx, tx, runs, why.reason)
 			return err
 		})
 		if err != nil {
-			return false, fmt.Errorf("cancelling steps: %w", err)
+			return 0, false, fmt.Errorf("cancelling steps: %w", err)
 		}
 		s.db.Ask(Freed...)
 		s.Over(runs...)
 	}
+	locked := len(a.locked) > 0
+	a.locked, a.again = nil, false // this chore comes again by itself
 	s.tell(a)
-	return full || a.again, nil
+	if !more && locked {
+		return lockedPause, true, nil
+	}
+	return 0, more, nil
 }
 
 // CountWorkflows counts workflows that have not ended, and steps that wait for approval, each up to 10,000.
@@ -572,19 +597,32 @@ func (s *Claims) CountWorkflows(ctx context.Context) (workflows, approvals int, 
 	return workflows, approvals, pg.Wrap("counting workflows", err)
 }
 
-// endWorkflow ends the run of a workflow that is due, because its steps have ended or its time is up.
+// endWorkflow ends the run of a workflow that is due, because its steps have ended or its time is up. When its
+// max_duration has passed, steps that clean up have a while of their own.
 func (c *readyClaim) endWorkflow(w waitingRun, job *domain.Job) {
-	live := c.workflows[w.RunID]
+	live, deadline := c.workflows[w.RunID], w.started.Add(job.MaxDuration.Value())
 	w.Job = job
 	switch {
-	case live != nil && job.Advance(w.RunID, live.runs, live.halted()).Ended:
+	case live != nil && live.late():
+		c.ended = append(c.ended, domain.JudgeSilent(w.Assignment, 0, w.started, domain.Later(c.now, deadline)))
+	case live != nil && live.advance().Ended:
 		c.ended = append(c.ended, domain.JudgeSteps(w.Assignment, live.runs, live.reason, w.started, c.now))
-	case !c.now.Before(w.started.Add(job.MaxDuration.Value())):
+	case !c.now.Before(deadline) && live != nil && !live.halted() && job.MayCleanUp(live.runs):
+		c.overtime = append(c.overtime, w.RunID)
+		c.putOff(w.RunID, job.CleanUpGrace())
+	case !c.now.Before(deadline):
 		c.ended = append(c.ended, domain.JudgeSilent(w.Assignment, 0, w.started, c.now))
 	default:
-		c.putOff(w.RunID, w.started.Add(job.MaxDuration.Value()).Sub(c.now))
+		c.putOff(w.RunID, deadline.Sub(c.now))
 	}
 }
+
+// beginOvertime lets the chore end the steps of workflows whose time is up, and start those that clean up.
+const beginOvertime = `
+WITH late AS (
+    UPDATE punctual.runs r SET reason = 'timeout'
+    WHERE r.id = ANY($1::uuid[]) AND r.status = 'running' AND r.reason IS NULL)
+UPDATE punctual.workflows SET due = true WHERE run_id = ANY($1::uuid[])`
 
 // readWorkflows reads the steps of the workflows whose runs are due.
 func (c *readyClaim) readWorkflows(ctx context.Context) error {

@@ -29,8 +29,8 @@ func TestAWorkflowGoesThroughItsSteps(t *testing.T) {
 	if StepNames(got) != "extract" {
 		t.Fatalf("%s starts, want extract", StepNames(got))
 	}
-	if want := `{"input":{"day":"{{{{run}}"}}`; string(got["extract"].Body) != want {
-		t.Errorf("extract is sent %s, want %s", got["extract"].Body, want)
+	if sent, want := c.SentBody(got["extract"]), `{"input":{"day":"{{run}}"}}`; sent != want {
+		t.Errorf("extract is sent %s, want %s", sent, want)
 	}
 	o := Succeeded(got["extract"])
 	o.Result = []byte(`{"rows":7}`)
@@ -38,8 +38,9 @@ func TestAWorkflowGoesThroughItsSteps(t *testing.T) {
 	if got = c.ClaimSteps(); StepNames(got) != "left, right" {
 		t.Fatalf("%s start, want left and right", StepNames(got))
 	}
-	if want := `{"input":{"day":"{{{{run}}"},"steps":{"extract":{"status":"succeeded","result":{"rows":7}}}}`; string(got["left"].Body) != want {
-		t.Errorf("left is sent %s, want %s", got["left"].Body, want)
+	want := `{"input":{"day":"{{run}}"},"steps":{"extract":{"status":"succeeded","result":{"rows":7}}}}`
+	if sent := c.SentBody(got["left"]); sent != want {
+		t.Errorf("left is sent %s, want %s", sent, want)
 	}
 	if s := got["left"]; s.Workflow != a.RunID || s.Job.URL().Host != "left.example" || s.Gated {
 		t.Errorf("left is %+v", s)
@@ -92,7 +93,31 @@ func TestHowAWorkflowEnds(t *testing.T) {
 				c.Overdue(a.RunID)
 				c.GoOn()
 				c.FinishAndRelease(Succeeded(s["a"]))
+				c.FinishAndRelease(Succeeded(c.ClaimSteps()["clean"]))
 			}, "dead timeout attempt 1 finished dead letter of 1 timeout attempts: 1 timed_out timeout",
+			"a cancelled timeout, b skipped upstream_failed, clean succeeded",
+		},
+		"its time is up, and that of its clean-up": {
+			func(c Replica, a domain.Assignment, s map[string]domain.Assignment) {
+				c.Exec(`UPDATE punctual.runs SET started_at = started_at - interval '8 days' WHERE id = $1`, a.RunID)
+				c.Overdue(a.RunID)
+				c.GoOn()
+				c.FinishAndRelease(Cancelled(s["a"]))
+				clean := c.ClaimSteps()["clean"]
+				c.Overdue(a.RunID)
+				c.GoOn()
+				c.FinishAndRelease(Cancelled(clean))
+			}, "dead timeout attempt 1 finished dead letter of 1 timeout attempts: 1 timed_out timeout",
+			"a cancelled timeout, b skipped upstream_failed, clean cancelled timeout",
+		},
+		"its time is up, and it is cancelled": {
+			func(c Replica, a domain.Assignment, s map[string]domain.Assignment) {
+				c.Exec(`UPDATE punctual.runs SET started_at = started_at - interval '8 days' WHERE id = $1`, a.RunID)
+				c.Overdue(a.RunID)
+				c.Cancel(a.RunID)
+				c.GoOn()
+				c.FinishAndRelease(Cancelled(s["a"]))
+			}, "cancelled cancelled_by_user attempt 1 finished attempts: 1 cancelled cancelled_by_user",
 			"a cancelled cancelled_by_user",
 		},
 		"its job is deleted": {func(c Replica, _ domain.Assignment, s map[string]domain.Assignment) {

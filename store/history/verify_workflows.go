@@ -117,9 +117,14 @@ func (w *verifiedWorkflow) wrong() string {
 			}
 		}
 	}
+	late := !w.status.Final() && w.reason == domain.ReasonTimeout
 	halted := w.status == domain.StatusCancelled || w.status == domain.StatusDead && w.reason == domain.ReasonTimeout ||
-		!w.status.Final() && w.reason != ""
-	switch next := w.definition.Advance(w.id, w.runs, halted); {
+		!w.status.Final() && w.reason != "" && !late
+	next := w.definition.Advance(w.id, w.runs, halted)
+	if late {
+		next = w.definition.CleanUp(w.id, w.runs)
+	}
+	switch {
 	case len(next.Enter) > 0:
 		return fmt.Sprintf("its step %s should have started", next.Enter[0].Name)
 	case len(next.Skip) > 0:

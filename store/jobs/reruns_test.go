@@ -66,8 +66,8 @@ func TestARerunFromAStep(t *testing.T) {
 	if StepNames(got) != "load" {
 		t.Fatalf("%s starts, want load", StepNames(got))
 	}
-	if want := `{"input":{"day":1},"steps":{"check":{"status":"succeeded","result":{"of":"check"}},"transform":{"status":"succeeded","result":{"of":"transform"}}}}`; string(got["load"].Body) != want {
-		t.Errorf("load is sent %s, want %s", got["load"].Body, want)
+	if want := `{"input":{"day":1},"steps":{"check":{"status":"succeeded","result":{"of":"check"}},"transform":{"status":"succeeded","result":{"of":"transform"}}}}`; c.SentBody(got["load"]) != want {
+		t.Errorf("load is sent %s, want %s", c.SentBody(got["load"]), want)
 	}
 	shown, err := c.Runs.GetRun(t.Context(), c.Tenant, again)
 	c.Must(err)
@@ -145,8 +145,8 @@ func TestAStepIsSet(t *testing.T) {
 	c.AcceptWorkflow(c.One(c.ClaimReady(10)))
 	got := c.ClaimSteps()
 	if want := `"steps":{"load":{"status":"succeeded","result":{"rows":7}}}`; StepNames(got) != "clean" ||
-		!strings.Contains(string(got["clean"].Body), want) {
-		t.Fatalf("%s is sent %s", StepNames(got), got["clean"].Body)
+		!strings.Contains(c.SentBody(got["clean"]), want) {
+		t.Fatalf("%s is sent %s", StepNames(got), c.SentBody(got["clean"]))
 	}
 	c.FinishAndRelease(Succeeded(got["clean"]))
 	c.GoOn()

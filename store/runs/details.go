@@ -160,6 +160,9 @@ func sentBy(
 			return nil, fmt.Errorf("reading the headers of run %s: %w", run.ID, err)
 		}
 	}
+	if a.Step != "" {
+		return &a, claim.ReadGiven(ctx, q, &a)
+	}
 	if run.CausedBy == nil {
 		return &a, nil
 	}

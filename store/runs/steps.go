@@ -36,6 +36,7 @@ type StepState struct {
 	KeptFrom   *uuid.UUID      `json:"kept_from,omitempty" format:"uuid" doc:"Of a step that a rerun has kept: the run whose result it has."`
 	SetBy      *string         `json:"set_by,omitempty" doc:"Of a step that a rerun has set: who asked for that." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
 	Note       *string         `json:"note,omitempty" doc:"Of a step that a rerun has set: why." example:"INC-12"`
+	ResultNote *string         `json:"result_note,omitempty" doc:"Why its result was not kept, so that the steps after it did not get it." example:"the result has 70000 bytes; at most 65536 (64 KiB) are kept"`
 	ApproveBy  *time.Time      `json:"approve_by,omitempty" doc:"Of a step that waits for approval: until when."`
 	WaitsFor   []string        `json:"waits_for,omitempty" doc:"While it waits: the steps that have to end before." example:"[\"extract\"]"`
 }
@@ -117,16 +118,16 @@ func readSteps(ctx context.Context, q pg.Querier, run *Run, d domain.Definition)
 	}
 	rows := pg.Query(ctx, q, `
 		SELECT r.id, r.status, r.reason, r.error, r.attempt, r.started_at, r.finished_at, r.rerun_of, r.triggered_by, d.note,
-		       y.due_at
+		       d.result_note, y.due_at
 		FROM punctual.runs r
 		LEFT JOIN punctual.ready y ON y.run_id = r.id AND y.approval
-		LEFT JOIN punctual.run_data d ON r.triggered_by IS NOT NULL AND d.run_id = r.id AND d.run_id = ANY($1::uuid[])
+		LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
 		WHERE r.id = ANY($1::uuid[])`, ids)
 	var id uuid.UUID
 	var r StepState
 	err := pg.Each(rows, []any{
 		&id, &r.Status, &r.Reason, &r.Error, &r.Attempt, &r.StartedAt, &r.FinishedAt, &r.KeptFrom, &r.SetBy, &r.Note,
-		&r.ApproveBy,
+		&r.ResultNote, &r.ApproveBy,
 	}, func() {
 		s := at[id]
 		r.Name, r.DependsOn, r.When, r.Run = s.Name, s.DependsOn, s.When, new(id)
@@ -141,5 +142,10 @@ func readSteps(ctx context.Context, q pg.Querier, run *Run, d domain.Definition)
 		}
 	}
 	run.WaitingFor = waitsForSteps(run, d)
+	if w := run.WaitingFor; w != nil && run.Reason != nil && *run.Reason == domain.ReasonTimeout && err == nil {
+		w.What += "; max_duration has passed, and only steps with when: ended still run"
+		until := pg.Query(ctx, q, `SELECT due_at FROM punctual.ready WHERE run_id = $1`, run.ID)
+		err = pg.Each(until, []any{w.Until}, func() {})
+	}
 	return pg.Wrap("reading the steps of run "+run.ID.String(), err)
 }
