@@ -69,8 +69,8 @@ func secure(next http.Handler) http.Handler {
 }
 
 // drain reads what an answer has left of its request's body. A simple client reads nothing before it has sent its whole
-// body. If the connection were closed with a part of it unread, the client would see a reset in place of the answer. One
-// that expects to be asked for its body is not asked in vain.
+// body. If the connection were closed with a part of it unread, the client would see a reset in place of the answer.
+// One that expects to be asked for its body is not asked in vain.
 func drain(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sent := r.Body

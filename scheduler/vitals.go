@@ -44,8 +44,8 @@ func (v *Vitals) Note(path Path, err error, now time.Time) {
 	v.failing[path] = f
 }
 
-// Failing returns the failure of a path that has lasted for a TTL. After as long, other replicas take over the runs of a
-// replica whose heartbeat fails. One that failed once has not failed for so long.
+// Failing returns the failure of a path that has lasted for a TTL. After as long, other replicas take over the runs of
+// a replica whose heartbeat fails. One that failed once has not failed for so long.
 func (v *Vitals) Failing(path Path, now time.Time) (f Failing, is bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

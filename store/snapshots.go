@@ -17,7 +17,8 @@ const selectSnapshots = `
 SELECT concat_ws(' ', 'session', pid, coalesce(backend_xid, backend_xmin)),
        extract(epoch FROM clock_timestamp() - xact_start)::float8
 FROM pg_catalog.pg_stat_activity
-WHERE (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL AND coalesce(datname, current_database()) = current_database())
+WHERE (backend_xid IS NOT NULL
+       OR backend_xmin IS NOT NULL AND coalesce(datname, current_database()) = current_database())
   AND pid <> pg_backend_pid() AND backend_type IS DISTINCT FROM 'autovacuum worker'
 UNION ALL
 SELECT concat_ws(' ', 'prepared', gid), extract(epoch FROM clock_timestamp() - prepared)::float8

@@ -18,8 +18,8 @@ import (
 // rule looks. Numbers stay as they are, such as the seconds that work may wait.
 const sooner = 60
 
-// anywhere are the rules that any scene may fire: on a busy machine, and by the transactions of other tests, which run in
-// other databases of the same server.
+// anywhere are the rules that any scene may fire: on a busy machine, and by the transactions of other tests, which run
+// in other databases of the same server.
 var anywhere = []string{"PunctualClaimsSlow", "PunctualSnapshotOld"}
 
 var duration = regexp.MustCompile(`\b\d+[smhd]\b`)

@@ -31,7 +31,8 @@ func sound(vitals *scheduler.Vitals) func(context.Context) error {
 		for _, path := range []scheduler.Path{scheduler.PathHeartbeats, scheduler.PathClaims} {
 			f, is := vitals.Failing(path, time.Now())
 			code := pg.Code(f.Err)
-			if !is || path == scheduler.PathClaims && !(len(code) > 2 && slices.Contains(lasting, code[:2])) {
+			passes := len(code) < 2 || !slices.Contains(lasting, code[:2])
+			if !is || path == scheduler.PathClaims && passes {
 				continue
 			}
 			return ailing(path, f.Since, code, pg.Unloadable(f.Err))

@@ -21,9 +21,9 @@ const (
 	watchTimeout = 10 * time.Second
 )
 
-// watchdog returns the chore of calling c.WatchdogURL, if there is one. Looked says when this replica last looked for due
-// work, unless its claims or heartbeats fail. A replica that does not look does not call, so that the calls stop when no
-// replica claims: because there is none, the database is away or broken, or the deployment is frozen.
+// watchdog returns the chore of calling c.WatchdogURL, if there is one. Looked says when this replica last looked for
+// due work, unless its claims or heartbeats fail. A replica that does not look does not call, so that the calls stop
+// when no replica claims: because there is none, the database is away or broken, or the deployment is frozen.
 func watchdog(c Config, db *store.Store, looked func() time.Time) []scheduler.Chore {
 	if c.WatchdogURL == "" {
 		return nil

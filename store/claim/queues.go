@@ -72,8 +72,8 @@ func (s *Claims) Unserved(ctx context.Context) ([]string, error) {
 	return queues, pg.Wrap("looking for queues that no replica serves", err)
 }
 
-// WarnOfUnserved logs the queues that have due work and that no live replica serves. Replicas may serve one and be unable
-// to renew their heartbeats; then another replica would help as little.
+// WarnOfUnserved logs the queues that have due work and that no live replica serves. Replicas may serve one and be
+// unable to renew their heartbeats; then another replica would help as little.
 func (s *Claims) WarnOfUnserved(ctx context.Context) error {
 	queues, err := s.Unserved(ctx)
 	for _, queue := range queues {

@@ -182,8 +182,8 @@ func Refused(err error) error {
 
 // Upgraded says what to do when Postgres cannot load its own libraries. New sessions load them from the disk, into a
 // server that was started with others.
-const Upgraded = "Postgres cannot load its own libraries, because it was upgraded or removed under the running server; " +
-	"restart Postgres"
+const Upgraded = "Postgres cannot load its own libraries, because it was upgraded or removed under the running " +
+	"server; restart Postgres"
 
 // Unloadable reports whether Postgres cannot load one of its libraries.
 func Unloadable(err error) bool {
