@@ -85,6 +85,16 @@ COMMENT ON COLUMN punctual.deployment.frozen_reason IS
 
 INSERT INTO punctual.deployment DEFAULT VALUES;
 
+-- Rows, and no advisory locks, whose numbers every role of the database may take and keep.
+CREATE TABLE punctual.locks (
+    name  text PRIMARY KEY
+);
+COMMENT ON TABLE  punctual.locks IS 'Work that one transaction does at a time: it locks the row.';
+COMMENT ON COLUMN punctual.locks.name IS
+    'days: makes and removes the tables of days, and their triggers. counted_hours, counted_days: counts runs.';
+
+INSERT INTO punctual.locks VALUES ('days'), ('counted_hours'), ('counted_days');
+
 CREATE TABLE punctual.tenants (
     id                       integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name                     text NOT NULL,
@@ -631,6 +641,9 @@ COMMENT ON FUNCTION punctual.has_partition(text, date) IS
 -- reader and writer. A partition that exists but is detached, because its removal has begun, is attached again, so that
 -- nothing in it is lost. The wait for a lock is bounded: replicas ask again each minute.
 --
+-- What makes, imports or removes the tables of days runs as the owner of the schema, whoever calls. A table that a
+-- superuser made could be neither read nor dropped by the replicas.
+--
 -- Pages of runs are filled to 45 %, so that a finishing run finds room on its page for its second version. That makes
 -- the finish a HOT update, which writes no index.
 --
@@ -638,14 +651,14 @@ COMMENT ON FUNCTION punctual.has_partition(text, date) IS
 -- until its day is dropped. At some hundred transactions a second a day exceeds autovacuum_freeze_max_age before that.
 -- Without the early freeze, vacuum would read the whole day a second time just to freeze it.
 CREATE FUNCTION punctual.create_partitions(first_day date, last_day date) RETURNS integer
-LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '3s' AS $$
 DECLARE
     day date;
     parent text;
     child text;
     made integer := 0;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtext('punctual.create_partitions'));
+    PERFORM FROM punctual.locks l WHERE l.name = 'days' FOR UPDATE;
     FOR day IN SELECT generate_series(first_day, last_day, interval '1 day')::date LOOP
         FOREACH parent IN ARRAY ARRAY['runs', 'attempts', 'run_data'] LOOP
             CONTINUE WHEN punctual.has_partition(parent, day);
@@ -675,7 +688,7 @@ COMMENT ON FUNCTION punctual.create_partitions(date, date) IS
     'how many it attached.';
 
 CREATE FUNCTION punctual.retire_partitions(day date, keep_failures boolean, expected bigint) RETURNS bigint
-LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '3s' AS $$
 DECLARE
     parents constant text[] := ARRAY['runs', 'attempts', 'run_data'];
     suffix constant text := to_char(day, '_YYYYMMDD');
@@ -685,7 +698,7 @@ DECLARE
     found bigint;
     kept bigint := 0;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtext('punctual.create_partitions'));
+    PERFORM FROM punctual.locks l WHERE l.name = 'days' FOR UPDATE;
     -- Another transaction may have attached a partition again, because a slot of that day needs it.
     IF EXISTS (SELECT FROM unnest(parents) p JOIN pg_catalog.pg_inherits i
                    ON i.inhrelid IN (to_regclass('punctual.' || p || suffix),
@@ -746,12 +759,12 @@ COMMENT ON FUNCTION punctual.retire_partitions(date, boolean, bigint) IS
 
 -- A day that was dropped is made anew as a whole, with the failures that are still there.
 CREATE FUNCTION punctual.restore_partitions(day date) RETURNS void
-LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '3s' AS $$
 DECLARE
     parent text;
     name text;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtext('punctual.create_partitions'));
+    PERFORM FROM punctual.locks l WHERE l.name = 'days' FOR UPDATE;
     FOREACH parent IN ARRAY ARRAY['runs', 'attempts', 'run_data'] LOOP
         name := parent || to_char(day, '_YYYYMMDD');
         IF to_regclass('punctual.' || name || '_failures') IS NOT NULL THEN
@@ -1167,8 +1180,8 @@ COMMENT ON COLUMN punctual.cancels.requested_at IS 'When the cancel was requeste
 
 -- A target that shares the database reports how its attempt ended in the transaction that does the work. The primary
 -- key arbitrates: whoever ends an attempt otherwise writes this row first, in its own transaction, so exactly one of
--- the two happens. Each writer of a row first takes an advisory lock on the run. Replicas only try to get it: so they
--- see that a target's transaction is still open, and do not wait for it.
+-- the two happens. Replicas only try to write it: so they see that a target's transaction is still open, and do not
+-- wait for it.
 CREATE TABLE punctual.reports (
     run_id       uuid PRIMARY KEY,
     tenant       integer NOT NULL,
@@ -1196,17 +1209,64 @@ COMMENT ON COLUMN punctual.reports.reported_at IS 'When the target reported, or 
 COMMENT ON COLUMN punctual.reports.applied_at IS
     'When a replica ended the attempt accordingly; null: the report has committed and is to be applied.';
 
-CREATE FUNCTION punctual.report_key(run uuid) RETURNS bigint
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-    SELECT hashtextextended('punctual.reports ' || run::text, 0)
+-- Whoever has written a row of reports and not yet committed makes the next writer wait, which is how a target's open
+-- transaction is noticed. Most often no target has one open, and one statement does it. Else each row is tried. A row
+-- that could not be written within the moment is left out.
+CREATE FUNCTION punctual.close_reports(of_runs uuid[], of_tenants integer[], of_fences bigint[])
+RETURNS TABLE (run uuid, closed boolean)
+LANGUAGE plpgsql SET lock_timeout = '5ms' AS $$
+#variable_conflict use_column
+DECLARE
+    ended uuid[];
+    tried uuid;
+BEGIN
+    BEGIN
+        ended := punctual.close_free_reports(of_runs, of_tenants, of_fences);
+        RETURN QUERY SELECT DISTINCT u.id, u.id = ANY(ended) FROM unnest(of_runs) u(id);
+        RETURN;
+    EXCEPTION
+        WHEN lock_not_available THEN
+            NULL;
+    END;
+    FOR tried IN SELECT DISTINCT u.id FROM unnest(of_runs) u(id) ORDER BY u.id LOOP
+        BEGIN
+            ended := punctual.close_free_reports(
+                ARRAY(SELECT a.id FROM unnest(of_runs) a(id) WHERE a.id = tried),
+                ARRAY(SELECT a.tenant FROM unnest(of_runs, of_tenants) a(id, tenant) WHERE a.id = tried),
+                ARRAY(SELECT a.fence FROM unnest(of_runs, of_fences) a(id, fence) WHERE a.id = tried));
+            RETURN QUERY SELECT tried, tried = ANY(ended);
+        EXCEPTION
+            WHEN lock_not_available THEN
+                NULL;
+        END;
+    END LOOP;
+END
 $$;
-COMMENT ON FUNCTION punctual.report_key(uuid) IS 'The advisory lock of a run''s row in reports.';
+COMMENT ON FUNCTION punctual.close_reports(uuid[], integer[], bigint[]) IS
+    'Ends attempts that have no report: they cannot report any more. Leaves out runs whose targets have a transaction '
+    'open that reports. closed: false if there is a report.';
+
+CREATE FUNCTION punctual.close_free_reports(of_runs uuid[], of_tenants integer[], of_fences bigint[]) RETURNS uuid[]
+LANGUAGE sql AS $$
+    WITH closed AS (
+        INSERT INTO punctual.reports AS p (run_id, tenant, fence, applied_at)
+        SELECT u.id, u.tenant, u.fence, now()
+        FROM (SELECT id, min(tenant) AS tenant, max(fence) AS fence
+              FROM unnest(of_runs, of_tenants, of_fences) AS a(id, tenant, fence) GROUP BY id ORDER BY id) u
+        ON CONFLICT (run_id) DO UPDATE
+        SET fence = excluded.fence, outcome = NULL, result = NULL, error = NULL, reported_at = now(), applied_at = now()
+        WHERE p.fence < excluded.fence AND p.outcome IS DISTINCT FROM 'succeeded'
+        RETURNING p.run_id)
+    SELECT coalesce(array_agg(run_id), '{}') FROM closed
+$$;
+COMMENT ON FUNCTION punctual.close_free_reports(uuid[], integer[], bigint[]) IS
+    'Ends attempts that have no report, and waits for transactions that write one. Returns those that it has ended.';
 
 -- A replica knows for at most ten seconds less than it should which tenants report: then it claims nothing. So the runs
 -- that were claimed 15 s after reports_since are known to all as runs whose targets may report.
 --
 -- The runs are read without a lock, and in a transaction with one snapshot they are as they were at its beginning. The
--- insert decides: it waits for nothing, as the lock is held, and sees what has committed.
+-- insert decides: it waits for whoever else is ending the attempt, and sees what has committed.
 CREATE FUNCTION punctual.report_for(
     of_tenant integer, run uuid, fencing_token bigint, outcome text, result json, error text) RETURNS void
 LANGUAGE plpgsql SET plan_cache_mode = force_custom_plan AS $$
@@ -1223,7 +1283,6 @@ BEGIN
         RAISE EXCEPTION 'the result has % bytes; at most 65536 (64 KiB)', octet_length(result::text)
             USING ERRCODE = 'PU422', HINT = 'Keep large results elsewhere, and report where.';
     END IF;
-    PERFORM pg_advisory_xact_lock(punctual.report_key(run));
     SELECT s.status, s.fence, s.reason, t.reports_since, s.claimed_at < t.reports_since + interval '15 s' AS early
     INTO r
     FROM punctual.runs s JOIN punctual.tenants t ON t.id = s.tenant
@@ -1471,7 +1530,7 @@ COMMENT ON FUNCTION punctual.recorded_tables() IS 'The tables whose changes are 
 CREATE FUNCTION punctual.begin_changes(new_feeds_of integer[]) RETURNS void
 LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtext('punctual.create_partitions'));
+    PERFORM FROM punctual.locks l WHERE l.name = 'days' FOR UPDATE;
     PERFORM punctual.record_changes_of(t.relation) FROM (
         SELECT i.inhrelid::regclass FROM pg_catalog.pg_inherits i WHERE i.inhparent = 'punctual.runs'::regclass
         UNION ALL SELECT 'punctual.runs'::regclass) t(relation);
@@ -1489,7 +1548,7 @@ DECLARE
     relation regclass;
     ended integer := 0;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtext('punctual.create_partitions'));
+    PERFORM FROM punctual.locks l WHERE l.name = 'days' FOR UPDATE;
     IF NOT EXISTS (SELECT FROM punctual.change_feeds) THEN
         FOR relation IN SELECT punctual.recorded_tables() LOOP
             EXECUTE format('DROP TRIGGER IF EXISTS record_changes_of_insert ON %s', relation);
@@ -4079,7 +4138,7 @@ DROP TABLE punctual.grants, punctual.changes, punctual.change_feeds, punctual.ev
     punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas_seen, punctual.replicas, punctual.cancels,
     punctual.reports, punctual.completions,
     punctual.claims, punctual.ready, punctual.workflows, punctual.dated, punctual.dated_work, punctual.waiting, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
-    punctual.jobs, punctual.queues, punctual.tenants, punctual.archives, punctual.deployment;
+    punctual.jobs, punctual.queues, punctual.tenants, punctual.archives, punctual.locks, punctual.deployment;
 DROP DOMAIN punctual.audit_action, punctual.run_reason, punctual.run_trigger, punctual.run_status;
 DROP SEQUENCE punctual.fences;
 DO $$

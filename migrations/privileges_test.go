@@ -203,3 +203,28 @@ const relations = `
 	CROSS JOIN LATERAL aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a
 	LEFT JOIN pg_roles r ON r.oid = a.grantee
 	WHERE c.relnamespace = 'punctual'::regnamespace AND a.grantee <> c.relowner AND `
+
+// A superuser may import an archive, or run a replica. The replicas of the owner must be able to remove those days.
+func TestTheTablesOfDaysBelongToTheOwnerOfTheSchema(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Clone(t)
+	super := connect(t, pgtest.Server(t).DSN(connect(t, dsn).Config().Database))
+	execute(t, super, `
+		SELECT punctual.create_partitions('2020-01-01', '2020-01-02');
+		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, status, trigger)
+		SELECT punctual.partition_bound('2020-01-02'), gen_random_uuid(), now(), now(), now(), 1, 1, 5, 'dead', 'manual';
+		ALTER TABLE punctual.runs DETACH PARTITION punctual.runs_20200102;
+		ALTER TABLE punctual.attempts DETACH PARTITION punctual.attempts_20200102;
+		ALTER TABLE punctual.run_data DETACH PARTITION punctual.run_data_20200102;
+		SELECT punctual.retire_partitions('2020-01-02', true, 1);
+		SELECT punctual.restore_partitions('2020-01-03')`)
+	if n := read[int](t, super, `SELECT count(*) FROM pg_tables WHERE tablename ~ '_202001'`); n != 9 {
+		t.Errorf("there are %d tables", n)
+	}
+	if others := read[string](t, super, `
+		SELECT coalesce(string_agg(tablename || ' of ' || tableowner, ', '), '') FROM pg_tables
+		WHERE tablename ~ '_202001' AND tableowner <> (
+			SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = 'punctual')`); others != "" {
+		t.Errorf("others own %s", others)
+	}
+}

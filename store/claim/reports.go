@@ -64,8 +64,8 @@ type arbiter struct {
 	ids     []uuid.UUID
 	tenants []int32
 	fences  []int64
-	held    map[uuid.UUID]bool // runs whose targets have no transaction open that reports
-	closed  map[uuid.UUID]bool // runs without a report. From here on their attempts cannot report
+	asked   map[uuid.UUID]bool // the ids
+	closed  map[uuid.UUID]bool // runs whose targets have no transaction open. True: no report, and none can come
 	reports map[uuid.UUID]report
 	ended   map[uuid.UUID]domain.Outcome // outcomes as their targets reported them
 }
@@ -94,20 +94,12 @@ func (a *arbiter) add(o *domain.Outcome) {
 // has reports whether there is something to decide.
 func (a *arbiter) has() bool { return len(a.ids) > 0 }
 
-// Whether reports of runs can be decided about: no transaction of a target is open. Nothing waits for the lock.
-const holdReports = `SELECT u.id, pg_try_advisory_xact_lock(punctual.report_key(u.id)) FROM unnest($1::uuid[]) AS u(id)`
+// closeReports ends attempts that have no report, except those of runs whose targets have a transaction open.
+const closeReports = `SELECT run, closed FROM punctual.close_reports($1::uuid[], $2::int[], $3::bigint[])`
 
-// closeReports ends attempts that have no report. It is a statement after holdReports, and so sees what has committed.
-const closeReports = `
-INSERT INTO punctual.reports AS p (run_id, tenant, fence, applied_at)
-SELECT u.id, u.tenant, u.fence, now()
-FROM (SELECT id, min(tenant) AS tenant, max(fence) AS fence
-      FROM unnest($1::uuid[], $2::int[], $3::bigint[]) AS a(id, tenant, fence) GROUP BY id ORDER BY id) u
-WHERE pg_try_advisory_xact_lock(punctual.report_key(u.id))
-ON CONFLICT (run_id) DO UPDATE
-SET fence = excluded.fence, outcome = NULL, result = NULL, error = NULL, reported_at = now(), applied_at = now()
-WHERE p.fence < excluded.fence AND p.outcome IS DISTINCT FROM 'succeeded'
-RETURNING p.run_id`
+// holdReports locks reports that have committed, except those that another transaction writes anew or applies.
+const holdReports = `
+SELECT run_id, false FROM punctual.reports WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR UPDATE SKIP LOCKED`
 
 // readReports reads the reports of attempts, with what is on record of these.
 const readReports = `
@@ -122,13 +114,17 @@ WHERE p.run_id = ANY($1::uuid[]) AND p.outcome IS NOT NULL`
 // queue queues the statements that decide. They come first in the transaction: what follows from them is not known
 // before they are read.
 func (a *arbiter) queue(b *pgx.Batch) {
-	a.held, a.closed, a.reports = map[uuid.UUID]bool{}, map[uuid.UUID]bool{}, map[uuid.UUID]report{}
+	a.asked, a.closed, a.reports = map[uuid.UUID]bool{}, map[uuid.UUID]bool{}, map[uuid.UUID]report{}
 	if !a.has() {
 		return
 	}
-	b.Queue(holdReports, a.ids).Query(pg.IntoMap(a.held))
-	if !a.reportsOnly {
-		b.Queue(closeReports, a.ids, a.tenants, a.fences).Query(pg.IntoKeys(a.closed, true))
+	for _, id := range a.ids {
+		a.asked[id] = true
+	}
+	if a.reportsOnly {
+		b.Queue(holdReports, a.ids).Query(pg.IntoMap(a.closed))
+	} else {
+		b.Queue(closeReports, a.ids, a.tenants, a.fences).Query(pg.IntoMap(a.closed))
 	}
 	b.Queue(readReports, a.ids).Query(func(rows pgx.Rows) error {
 		var r report
@@ -143,10 +139,10 @@ func (a *arbiter) queue(b *pgx.Batch) {
 func (a *arbiter) settle(outcomes []domain.Outcome) (settled, open []domain.Outcome) {
 	a.ended = map[uuid.UUID]domain.Outcome{}
 	for _, o := range outcomes {
-		held, asked := a.held[o.RunID]
+		closed, held := a.closed[o.RunID]
 		r, reported := a.reports[o.RunID]
 		switch {
-		case !asked || a.closed[o.RunID] || o.Verdict == domain.Await:
+		case !a.asked[o.RunID] || closed || o.Verdict == domain.Await:
 			settled = append(settled, o)
 		case reported && r.applied && r.fence == o.Fence:
 			if !a.reportsOnly {

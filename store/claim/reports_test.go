@@ -190,7 +190,7 @@ func TestOfTwoReportsOneIsRefused(t *testing.T) {
 		second := c.Transaction()
 		waited := make(chan error)
 		go func() { waited <- c.workIn(second, a) }()
-		c.Until("the second call waits", `SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`)
+		c.Until("the second call waits", `SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted`)
 		Must(t, first.Commit(t.Context()))
 		refused(t, <-waited)
 		Must(t, second.Rollback(t.Context()))

@@ -3,6 +3,7 @@ package days_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -59,6 +60,33 @@ func TestFailuresOutliveSuccesses(t *testing.T) {
 	c.RetireRuns()
 	if got, want := c.Kept(runs), "recent dead, recent skipped, recent succeeded"; got != want {
 		t.Errorf("after the failures' retention there are: %s\nwant: %s", got, want)
+	}
+}
+
+// Something of somebody else's depends on the table of a day.
+func TestADayThatCannotBeRemovedHoldsUpNoOther(t *testing.T) {
+	c := NewFixture(t)
+	job := c.Create("job", Never).ID
+	runs := map[string]uuid.UUID{}
+	for name, days := range map[string]int{"first": 45, "second": 44, "third": 43} {
+		runs[name] = c.Ran(job, c.Ago(days), domain.StatusSucceeded)
+	}
+	for name, days := range map[string]int{"first": 45, "second": 44} {
+		c.Exec(`CREATE VIEW public.` + name + ` AS SELECT FROM punctual.runs_` + c.Ago(days).Format("20060102"))
+	}
+	err := c.Days.Retire(t.Context())
+	for name, days := range map[string]int{"first": 45, "second": 44} {
+		if want := "retiring the runs of " + c.Ago(days).Format(time.DateOnly); !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+	if got := c.Tables(c.Ago(43)); got != "" {
+		t.Errorf("the third day has %s", got)
+	}
+	c.Exec(`DROP VIEW public.first, public.second`)
+	c.RetireRuns()
+	if got := c.Kept(runs); got != "" {
+		t.Errorf("in the end there are %s", got)
 	}
 }
 

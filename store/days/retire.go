@@ -58,7 +58,8 @@ SELECT day, age >= $1::interval, age >= $2::interval, name, parent, state, failu
 
 // Retire removes the days of runs that are older than the retention. Runs that succeeded are dropped with their
 // day's partition. The others are kept in a partition of failures until they are older than the failures' retention.
-// Retire goes on where an earlier pass was interrupted, on this replica or on another one.
+// Retire goes on where an earlier pass was interrupted, on this replica or on another one. A day that cannot be removed
+// holds up no other: the error names each such day.
 func (d *Days) Retire(ctx context.Context) error {
 	if !d.busy.TryLock() {
 		return nil
@@ -69,22 +70,26 @@ func (d *Days) Retire(ctx context.Context) error {
 		return fmt.Errorf("looking for old partitions: %w", err)
 	}
 	begun := time.Now()
+	var failed error
 	for _, o := range old {
 		if time.Since(begun) > retireFor {
-			return nil // the rest follows in a minute
+			return failed // the rest follows in a minute
 		}
 		err := d.retire(ctx, o)
 		if later(err) && ctx.Err() == nil {
 			d.log.Warn(
 				"an old partition could not be detached yet, because a query reads it or another replica is detaching it; tried again in a minute",
 				"day", o.day, "error", err)
-			return nil // while a detach is pending, no other of the same table can begin
+			return failed // while a detach is pending, no other of the same table can begin
 		}
 		if err != nil {
-			return fmt.Errorf("retiring the runs of %s: %w", o.day, err)
+			failed = errors.Join(failed, fmt.Errorf("retiring the runs of %s: %w", o.day, err))
+		}
+		if err != nil && pg.Code(err) == "" {
+			break // not because of the day: the database is away, or the replica stops
 		}
 	}
-	return nil
+	return failed
 }
 
 // old returns the days that may have something to remove, oldest first.

@@ -31,7 +31,7 @@ const (
 // It reads runs in the order of the primary key, all tenants at once: each run about three times, soon after it was
 // written. The claim and the finish of a run do nothing for it.
 func (b *Board) CountHours(ctx context.Context) (wait time.Duration, left bool, err error) {
-	wait, left, err = b.alone(ctx, "punctual.counted_hours", func(tx *pg.Tx, now time.Time) (bool, error) {
+	wait, left, err = b.alone(ctx, "counted_hours", func(tx *pg.Tx, now time.Time) (bool, error) {
 		h, err := takeHour(ctx, tx)
 		if err != nil || h == nil {
 			return false, err
@@ -51,7 +51,8 @@ func (b *Board) alone(
 	err = b.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		var now time.Time
 		var mine bool
-		err := tx.QueryRow(ctx, `SELECT now(), pg_try_advisory_xact_lock(hashtext($1))`, lock).Scan(&now, &mine)
+		err := tx.QueryRow(ctx, `
+			SELECT now(), EXISTS (SELECT FROM punctual.locks WHERE name = $1 FOR UPDATE SKIP LOCKED)`, lock).Scan(&now, &mine)
 		if err == nil && mine {
 			left, err = count(tx, now)
 		}
