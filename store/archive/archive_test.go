@@ -3,9 +3,11 @@ package archive_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -346,11 +348,10 @@ func TestOnlyWholeFilesOfThisDeploymentAreImported(t *testing.T) {
 			append(bytes.Join(lines[:4], nil), bytes.Join(lines[5:], nil)...), "line 6: the file was changed",
 		},
 		"changed":       {change(`"tenant":"default"`, `"tenant":"defaulT"`), "line 7: the file was changed"},
-		"not ended":     {change(`"finished_at":"`, `"finished_by":"`), "has not ended"},
 		"more than one": {append(bytes.Clone(whole), whole...), "line 7: is followed by more"},
-		"rows of others": {
-			change(`"run_id":"`+runs["dead"].String(), `"run_id":"`+uuid.NewString()),
-			"has a row of another run",
+		"sealed anew":   {sealed(change(`"tenant":"default"`, `"tenant":"defaulT"`)), "is not the one that was archived"},
+		"a member twice": {
+			change(`{"job":`, `{"Run":{},"job":`), `has "Run" twice`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -370,6 +371,45 @@ func TestOnlyWholeFilesOfThisDeploymentAreImported(t *testing.T) {
 	if err != nil || done.Runs != 3 || done.New != 1 || done.Gone != 1 {
 		t.Errorf("%+v, %v", done, err)
 	}
+}
+
+// sealed gives a changed file the last line of a whole one.
+func sealed(file []byte) []byte {
+	end := bytes.LastIndex(file[:len(file)-1], []byte("\n")) + 1
+	at := bytes.LastIndex(file, []byte(`"sha256":"`)) + len(`"sha256":"`)
+	return slices.Concat(file[:at], fmt.Appendf(nil, "%x", sha256.Sum256(file[:end])), file[at+64:])
+}
+
+// Even if the database has recorded the checksum of such a file.
+func TestAnArchiveHasOnlyRunsOfItsDayThatHaveEnded(t *testing.T) {
+	t.Parallel()
+	dsn, dir := pgtest.DSN(t), t.TempDir()
+	c := archiving(t, dsn, dir, `cat > $DIR/%d`)
+	job, day := c.Create("job", Never).ID, c.Ago(40)
+	runs := c.RanTwice(job, day)
+	c.Exec(`UPDATE punctual.job_versions SET valid_from = $1`, day.Add(-time.Hour))
+	c.RetireRuns()
+	c.Archive()
+	c.RetireRuns()
+	whole := read(t, filepath.Join(dir, day.Format(time.DateOnly)))
+	id := runs["dead"].String()
+	for name, tt := range map[string]struct{ from, to, want string }{
+		"not ended":             {`"finished_at":"`, `"finished_by":"`, "has not ended"},
+		"ended for one parser":  {`"finished_at":"`, `"finished_at":null,"FINISHED_AT":"`, "has not ended"},
+		"running":               {`"status":"dead"`, `"status":"running"`, "has not ended"},
+		"of another day":        {`"run":{"id":"` + id, `"run":{"ID":"` + id + `","id":"` + uuid.NewString(), "is not of the day"},
+		"rows of others":        {`"run_id":"` + id, `"run_id":"` + uuid.NewString(), "has a row of another run"},
+		"a version yet to come": {`"version":1,`, `"version":2,`, ""},
+	} {
+		file := sealed(bytes.Replace(whole, []byte(tt.from), []byte(tt.to), 1))
+		end := bytes.LastIndex(file[:len(file)-1], []byte("\n")) + 1
+		c.Exec(`UPDATE punctual.archives SET sha256 = $1, bytes = $2`, fmt.Sprintf("%x", sha256.Sum256(file[:end])), len(file))
+		_, err := c.Archives.Import(t.Context(), bytes.NewReader(file), time.Hour)
+		if tt.want == "" && err != nil || tt.want != "" && !strings.Contains(fmt.Sprint(err), tt.want) {
+			t.Errorf("%s: the error is %v, want %q", name, err, tt.want)
+		}
+	}
+	c.WantCount(1, "version of the job", `SELECT count(*) FROM punctual.job_versions`)
 }
 
 // The last replica to say something decides, and one that says nothing drops nothing that others want archived.

@@ -2,11 +2,15 @@ package archive
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"hash"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -48,6 +52,37 @@ type line struct {
 	// The body that the run itself has: a string, or bytes that are no text.
 	Body       *string `json:"body,omitempty"`
 	BodyBase64 []byte  `json:"body_base64,omitempty"`
+}
+
+// exact returns an error if a line has a member twice, or one that is none of a line's. Two parsers could read the same
+// line in two ways: encoding/json ignores the case of names, and Postgres does not.
+func exact(text []byte) error {
+	var known []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[line]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		known = append(known, name)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	if _, err := d.Token(); err != nil {
+		return err
+	}
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := token.(string)
+		i := slices.Index(known, name)
+		if i < 0 {
+			return fmt.Errorf("has %q twice, or it is no member of a line", name)
+		}
+		known = slices.Delete(known, i, i+1)
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // textColumns of run_data are JSON texts that Postgres keeps as they are. In an archive they are strings, as they may

@@ -3,6 +3,7 @@ package archive
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,7 +12,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -97,17 +97,17 @@ func (a *Archives) readHeader(ctx context.Context, r *reader) (h header, day tim
 		return h, day, r.fault("%q in the time zone %q is not a day", h.Day, h.TimeZone)
 	}
 	var here uuid.UUID
-	var known bool
 	if err := a.db.Callers.QueryRow(ctx, `
-		SELECT id, EXISTS (SELECT FROM punctual.archives WHERE day = $1::text::date AND part = $2 AND archived_at IS NOT NULL)
-		FROM punctual.deployment`, h.Day, h.Part).Scan(&here, &known); err != nil {
+		SELECT d.id, coalesce(a.sha256, ''), coalesce(a.bytes, 0)
+		FROM punctual.deployment d LEFT JOIN punctual.archives a ON a.day = $1::text::date AND a.part = $2`,
+		h.Day, h.Part).Scan(&here, &r.recorded.sha256, &r.recorded.bytes); err != nil {
 		return h, day, fmt.Errorf("reading the deployment: %w", err)
 	}
 	switch {
 	case here != h.Deployment:
 		return h, day, r.fault("the archive is of another deployment (%s, database %q); this one is %s",
 			h.Deployment, h.Database, here)
-	case !known:
+	case r.recorded.sha256 == "":
 		return h, day, r.fault("this database has no record that part %d of %s was archived", h.Part, h.Day)
 	}
 	return h, day, nil
@@ -160,6 +160,13 @@ type reader struct {
 	from *bufio.Reader
 	line int
 	hash hash.Hash // of the lines before the last
+	size int64
+	// What the database recorded when the day was archived. The checksum in the file itself says only that it is whole:
+	// whoever writes another file writes another checksum.
+	recorded struct {
+		sha256 string
+		bytes  int64
+	}
 }
 
 // next returns the next line with its end.
@@ -170,6 +177,7 @@ func (r *reader) next() (text []byte, err error) {
 		text = append(text, part...)
 		switch {
 		case err == nil:
+			r.size += int64(len(text))
 			return text, nil
 		case errors.Is(err, io.EOF):
 			return nil, r.fault("the file ends before its last line: it is truncated")
@@ -198,6 +206,10 @@ func (r *reader) end(text []byte, found trailer) error {
 	if _, err := r.from.ReadByte(); !errors.Is(err, io.EOF) {
 		return r.fault("is followed by more: import one archive at a time")
 	}
+	if found.SHA256 != r.recorded.sha256 || r.size != r.recorded.bytes {
+		return r.fault("the file is not the one that was archived: it has %d bytes with the checksum %s, and this database "+
+			"recorded %d bytes with %s", r.size, found.SHA256, r.recorded.bytes, r.recorded.sha256)
+	}
 	return nil
 }
 
@@ -207,7 +219,6 @@ type batch struct {
 	day            time.Time
 	done           *Imported
 	runs, versions []string // lines
-	jobs           []uuid.UUID
 	bytes          int
 }
 
@@ -217,40 +228,22 @@ func (b *batch) add(text []byte, count *trailer) error {
 	if err := json.Unmarshal(text, &l); err != nil {
 		return err
 	}
+	if err := exact(text); err != nil {
+		return err
+	}
 	if l.Version != nil {
 		count.Versions++
 		b.versions = append(b.versions, string(text))
 		return nil
 	}
-	var run struct {
-		ID         uuid.UUID  `json:"id"`
-		Job        uuid.UUID  `json:"job_id"`
-		FinishedAt *time.Time `json:"finished_at"`
+	if l.Run == nil {
+		return errors.New("is neither a version, nor a run, nor the last line")
 	}
-	if err := json.Unmarshal(l.Run, &run); err != nil {
-		return fmt.Errorf("is neither a version, nor a run, nor the last line: %w", err)
-	}
-	from, below := bounds(b.day)
-	if bytes.Compare(run.ID[:], from[:]) < 0 || bytes.Compare(run.ID[:], below[:]) >= 0 {
-		return fmt.Errorf("the run %s is not of %s", run.ID, b.day.Format(time.DateOnly))
-	}
-	if run.FinishedAt == nil {
-		return fmt.Errorf("the run %s has not ended", run.ID)
-	}
-	own := slices.Clone(l.Attempts)
 	if l.Data != nil {
-		own, count.Data = append(own, l.Data), count.Data+1
-	}
-	for _, of := range own {
-		var row struct {
-			Run uuid.UUID `json:"run_id"`
-		}
-		if err := json.Unmarshal(of, &row); err != nil || row.Run != run.ID {
-			return fmt.Errorf("the run %s has a row of another run: %s", run.ID, row.Run)
-		}
+		count.Data++
 	}
 	count.Runs, count.Attempts = count.Runs+1, count.Attempts+int64(len(l.Attempts))
-	b.runs, b.jobs, b.bytes = append(b.runs, string(text)), append(b.jobs, run.Job), b.bytes+len(text)
+	b.runs, b.bytes = append(b.runs, string(text)), b.bytes+len(text)
 	return nil
 }
 
@@ -259,8 +252,28 @@ const insertVersions = `
 INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note, tenant, event, rerun_at)
 SELECT v.job_id, v.version, v.valid_from, v.state, (v.definition #>> '{}')::json, v.note, v.tenant, v.event, v.rerun_at
 FROM unnest($1::text[]) l, json_populate_record(NULL::punctual.job_versions, l::json -> 'version') v
-JOIN punctual.jobs j ON j.id = v.job_id
+JOIN punctual.jobs j ON j.id = v.job_id AND j.tenant = v.tenant AND v.version <= j.version
 ON CONFLICT DO NOTHING`
+
+// judgeRuns finds a run that cannot be of an archive. Postgres judges what Postgres has read: another parser may read
+// the same text otherwise.
+const judgeRuns = `
+SELECT format('the run %s %s', r.id, CASE
+           WHEN (r.id >= $2 AND r.id < $3) IS NOT TRUE THEN 'is not of the day'
+           WHEN r.finished_at IS NULL OR r.status NOT IN ('succeeded', 'dead', 'skipped', 'cancelled') THEN 'has not ended'
+           ELSE 'has a row of another run' END)
+FROM unnest($1::text[]) t, CAST(t AS json) l, json_populate_record(NULL::punctual.runs, l -> 'run') r
+WHERE (r.id >= $2 AND r.id < $3 AND r.finished_at IS NOT NULL
+       AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled')) IS NOT TRUE
+   OR EXISTS (SELECT FROM json_array_elements(l -> 'attempts') e, json_populate_record(NULL::punctual.attempts, e) a
+              WHERE a.run_id IS DISTINCT FROM r.id)
+   OR l -> 'data' IS NOT NULL AND (l -> 'data' ->> 'run_id')::uuid IS DISTINCT FROM r.id
+LIMIT 1`
+
+const lockJobs = `
+SELECT FROM punctual.jobs WHERE deleted_at IS NOT NULL AND id IN (
+    SELECT r.job_id FROM unnest($1::text[]) t, json_populate_record(NULL::punctual.runs, CAST(t AS json) -> 'run') r)
+ORDER BY id FOR KEY SHARE`
 
 var insertRuns = `
 WITH lines AS (
@@ -285,9 +298,12 @@ SELECT (SELECT count(*) FROM lines), (SELECT count(*) FROM runs)`
 
 // write writes the rows of the lines. A job that is deleted is shared, so that it is not removed meanwhile.
 func (b *batch) write(ctx context.Context) error {
-	if err := pg.Exec(ctx, b.tx, `
-		SELECT FROM punctual.jobs WHERE id = ANY($1) AND deleted_at IS NOT NULL ORDER BY id FOR KEY SHARE`,
-		b.jobs); err != nil {
+	var wrong string
+	from, below := bounds(b.day)
+	if some, err := pg.Some(b.tx.QueryRow(ctx, judgeRuns, b.runs, from, below).Scan(&wrong)); some || err != nil {
+		return cmp.Or(err, errors.New(wrong))
+	}
+	if err := pg.Exec(ctx, b.tx, lockJobs, b.runs); err != nil {
 		return err
 	}
 	if err := pg.Exec(ctx, b.tx, insertVersions, b.versions); err != nil {
@@ -298,6 +314,6 @@ func (b *batch) write(ctx context.Context) error {
 		return err
 	}
 	b.done.New, b.done.Gone = b.done.New+added, b.done.Gone+int64(len(b.runs))-known
-	b.runs, b.versions, b.jobs, b.bytes = nil, nil, nil, 0
+	b.runs, b.versions, b.bytes = nil, nil, 0
 	return nil
 }
