@@ -989,6 +989,39 @@ COMMENT ON TABLE  punctual.workflows IS
 COMMENT ON COLUMN punctual.workflows.due IS 'Something has happened to it or to its steps that was not looked at yet.';
 COMMENT ON COLUMN punctual.workflows.looked_at IS 'When it was last looked at.';
 
+-- What fails alone is set aside, so that everything else goes on. The table is empty as long as all goes well.
+CREATE TABLE punctual.set_aside (
+    kind       text NOT NULL,
+    item       uuid NOT NULL,
+    tenant     integer NOT NULL,
+    job_id     uuid,
+    reason     text NOT NULL,
+    tries      integer NOT NULL DEFAULT 1,
+    since      timestamptz NOT NULL DEFAULT now(),
+    tried_at   timestamptz NOT NULL DEFAULT now(),
+    retry_at   timestamptz NOT NULL,
+    PRIMARY KEY (kind, item),
+    CONSTRAINT set_aside_kind_is_known
+        CHECK (kind IN ('slot', 'run', 'outcome', 'workflow', 'event', 'operation'))
+);
+CREATE INDEX set_aside_to_retry ON punctual.set_aside (retry_at);
+CREATE INDEX set_aside_of_job ON punctual.set_aside (job_id) WHERE job_id IS NOT NULL;
+COMMENT ON TABLE  punctual.set_aside IS
+    'Items that fail by themselves, such as a run whose outcome cannot be written. No batch takes them, so everything '
+    'else goes on. Each is tried again by itself, and leaves the table when it is done.';
+COMMENT ON COLUMN punctual.set_aside.kind IS
+    'slot: the next slot of the job item. run: a waiting run. outcome: the end of an attempt of the run item. '
+    'workflow: what follows in the workflow whose run is item. event: the runs that the event item makes. operation: '
+    'work on many runs or jobs.';
+COMMENT ON COLUMN punctual.set_aside.item IS 'Its id.';
+COMMENT ON COLUMN punctual.set_aside.tenant IS 'Whose it is.';
+COMMENT ON COLUMN punctual.set_aside.job_id IS 'The job that it belongs to; null: none.';
+COMMENT ON COLUMN punctual.set_aside.reason IS 'Why it failed the last time, as the database or the replica said it.';
+COMMENT ON COLUMN punctual.set_aside.tries IS 'How often it has failed alone.';
+COMMENT ON COLUMN punctual.set_aside.since IS 'When it was set aside.';
+COMMENT ON COLUMN punctual.set_aside.tried_at IS 'When it was last tried.';
+COMMENT ON COLUMN punctual.set_aside.retry_at IS 'When it is tried again.';
+
 -- A dated run has no row in runs before it is claimed: a pending run keeps the table of its day, and is read by all
 -- that look for runs in flight. Bodies lie in the toast table, so that ten million pending runs stay narrow. Autovacuum
 -- goes by the number of dead rows, as in schedules.
@@ -3940,6 +3973,7 @@ DECLARE
         ['dated_work',       'SELECT, INSERT, UPDATE',         own, NULL],
         ['grants',           'SELECT',                         own, NULL],
         ['events',           'SELECT, INSERT',                 own, NULL],
+        ['set_aside',        'SELECT',                         own, NULL],
         ['ready',            'SELECT, INSERT, UPDATE, DELETE', own, NULL],
         ['runs',             'SELECT, INSERT, UPDATE',         own, NULL],
         ['attempts',         'SELECT, INSERT',                 by_run, NULL],
@@ -4137,7 +4171,7 @@ DROP TABLE punctual.grants, punctual.changes, punctual.change_feeds, punctual.ev
     punctual.counted_hours, punctual.daily_usage, punctual.counted_days, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,
     punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas_seen, punctual.replicas, punctual.cancels,
     punctual.reports, punctual.completions,
-    punctual.claims, punctual.ready, punctual.workflows, punctual.dated, punctual.dated_work, punctual.waiting, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
+    punctual.claims, punctual.ready, punctual.workflows, punctual.set_aside, punctual.dated, punctual.dated_work, punctual.waiting, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
     punctual.jobs, punctual.queues, punctual.tenants, punctual.archives, punctual.locks, punctual.deployment;
 DROP DOMAIN punctual.audit_action, punctual.run_reason, punctual.run_trigger, punctual.run_status;
 DROP SEQUENCE punctual.fences;

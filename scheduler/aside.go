@@ -63,21 +63,26 @@ func (a *aside) take() []domain.Outcome {
 
 // putAside puts the left outcomes aside. It returns the outcomes that were written and the leases that were ended.
 func (f *finisher) putAside(
-	left *LockedOutcomesError, outcomes []domain.Outcome, released []uuid.UUID,
+	left *LeftOutcomesError, outcomes []domain.Outcome, released []uuid.UUID,
 ) ([]domain.Outcome, []uuid.UUID) {
 	a := &f.aside
 	unfinished := map[uuid.UUID]bool{}
 	var written []domain.Outcome
 	for _, o := range outcomes {
-		if _, locked := left.Runs[o.RunID]; !locked {
+		_, locked := left.Runs[o.RunID]
+		if why := left.Failing[o.RunID]; why != nil {
+			f.stuck.put(o)
+		} else if locked {
+			a.outcomes = append(a.outcomes, o)
+		} else {
 			written = append(written, o)
 			continue
 		}
 		o.Lease.Remaining++ // the outcome has not left its lease
 		unfinished[o.Lease.ID] = true
-		a.outcomes = append(a.outcomes, o)
 	}
 	giveBack(a.outcomes) // a lock that somebody else holds must not occupy worker slots
+	giveBack(f.stuck.outcomes)
 	if a.tables == nil {
 		a.tables = map[uuid.UUID]string{}
 	}

@@ -21,7 +21,7 @@ type strangers struct {
 func (s *strangers) Finish(
 	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, _ ...uuid.UUID,
 ) (int, error) {
-	left := &LockedOutcomesError{Runs: map[uuid.UUID]string{}}
+	left := &LeftOutcomesError{Runs: map[uuid.UUID]string{}}
 	var free []domain.Outcome
 	holds := read(s.fakeStore, func() func(domain.Outcome) bool { return s.holds })
 	for _, o := range outcomes {

@@ -34,7 +34,8 @@ type finisher struct {
 	s     *Scheduler
 	queue chan *domain.Outcome
 	gone  chan struct{} // closed when nothing is written any more
-	aside aside
+	aside aside         // outcomes that wait for locked rows
+	stuck stuck         // outcomes that cannot be written
 }
 
 // put hands an outcome over. It waits while the queue is full, unless nothing will be written any more.
@@ -49,6 +50,7 @@ func (f *finisher) put(o *domain.Outcome) {
 // other replicas to recover.
 func (f *finisher) run(ctx context.Context) {
 	defer close(f.gone)
+	defer f.leaveStuck()
 	var outcomes []domain.Outcome // its memory serves all batches
 	for open := true; open || f.aside.any(); {
 		var first *domain.Outcome
@@ -62,9 +64,14 @@ func (f *finisher) run(ctx context.Context) {
 				"outcomes could not be written because another transaction has locked their rows; the runs will be recovered",
 				append([]any{"count", len(f.aside.outcomes)}, f.aside.first()...)...)
 			return
-		case first, open = <-f.aside.orNot(f.queue, open):
+		case first, open = <-f.aside.orNot(f.queue, open && len(f.stuck.outcomes) < mostAside):
 		case <-f.aside.due:
 			if !f.write(ctx, f.aside.take()) {
+				return
+			}
+			continue
+		case <-f.stuck.due():
+			if !f.write(ctx, f.stuck.take()) {
 				return
 			}
 			continue
@@ -114,8 +121,8 @@ func (f *finisher) write(ctx context.Context, outcomes []domain.Outcome) bool {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, longestRetry) {
 		started := time.Now()
 		superseded, err := f.finish(ctx, outcomes, released, earlier)
-		if locked, is := errors.AsType[*LockedOutcomesError](err); is {
-			outcomes, released = f.putAside(locked, outcomes, released)
+		if left, is := errors.AsType[*LeftOutcomesError](err); is {
+			outcomes, released = f.putAside(left, outcomes, released)
 			err = nil
 		}
 		if err == nil {

@@ -34,7 +34,7 @@ type Store interface {
 	// Finish writes the outcomes of attempts, in one transaction, and deletes the claims of the released leases, which
 	// have no runs left. Earlier are those of their runs whose outcomes were written before. Should one of them still be
 	// running, the database has lost its outcome: then the claim stays. An outcome whose attempt was superseded changes
-	// nothing; superseded counts them. With a *LockedOutcomesError some outcomes were left out, and all others were
+	// nothing; superseded counts them. With a *LeftOutcomesError some outcomes were left out, and all others were
 	// written. Finish must not keep the slice of outcomes: the caller uses it again.
 	Finish(
 		ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, earlier ...uuid.UUID,
@@ -64,16 +64,19 @@ type Store interface {
 	Asked(chore string) <-chan struct{}
 }
 
-// LockedOutcomesError says what Finish left out because somebody else has locked rows. Runs are the runs whose
-// outcomes were left out, each with the table of the locked rows. Leases are the leases that were not ended, because
-// of such outcomes or because their own rows are locked.
-type LockedOutcomesError struct {
-	Runs   map[uuid.UUID]string
-	Leases []uuid.UUID
+// LeftOutcomesError says what Finish left out. Runs are the runs whose outcomes were left out because somebody else has
+// locked rows, each with the table of these rows. Failing are those whose outcomes cannot be written, whoever else is
+// there: they were set aside. Leases are the leases that were not ended, because of such outcomes or because their own
+// rows are locked.
+type LeftOutcomesError struct {
+	Runs    map[uuid.UUID]string
+	Failing map[uuid.UUID]error
+	Leases  []uuid.UUID
 }
 
-func (e *LockedOutcomesError) Error() string {
-	return fmt.Sprintf("another transaction has locked rows of %d runs and %d claims", len(e.Runs), len(e.Leases))
+func (e *LeftOutcomesError) Error() string {
+	return fmt.Sprintf("another transaction has locked rows of %d runs, %d outcomes cannot be written, %d claims stay",
+		len(e.Runs), len(e.Failing), len(e.Leases))
 }
 
 // Replica is one process as the other replicas see it.

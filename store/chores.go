@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/archive"
+	"punctual/store/aside"
 	"punctual/store/claim"
 	"punctual/store/events"
 	"punctual/store/jobs"
@@ -43,6 +44,7 @@ array_remove(ARRAY[
     CASE WHEN EXISTS (` + claim.Unheld + `) THEN '` + scheduler.ChoreHolds + `' END,
     CASE WHEN (SELECT job_id FROM punctual.exclusive WHERE earlier_runs IS NOT NULL ORDER BY job_id LIMIT 1) IS NOT NULL
          THEN '` + choreGates + `' END,
+    CASE WHEN ` + aside.AnyDue + ` THEN '` + aside.Chore + `' END,
     CASE WHEN ` + claim.LimitsDue + ` THEN '` + claim.ChoreLimits + `' END], NULL)`
 
 // choresSoon lists, for each look for due work, those of them whose work callers write in SQL.
@@ -62,6 +64,7 @@ func (s *Store) Chores() []scheduler.Chore {
 		{Name: events.Chore, Does: "fanning events out", Batch: s.Events.FanOut},
 		{Name: letters.Chore, Does: "work on operations", Batch: s.Letters.Operate},
 		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.Claims.FreeGates)},
+		{Name: aside.Chore, Does: "trying again what was set aside", Batch: atOnce(s.tryAside)},
 		{Name: claim.ChoreLimits, Does: "setting due what waits at limits", Batch: atOnce(s.Claims.ReleaseLimits)},
 		{
 			Name: "service", Does: "noting which queues are served", Every: 10 * time.Second,

@@ -16,6 +16,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/scheduler/trace"
 	"punctual/store/archive"
+	"punctual/store/aside"
 	"punctual/store/audit"
 	"punctual/store/changes"
 	"punctual/store/claim"
@@ -90,6 +91,7 @@ type Options struct {
 type Store struct {
 	DB          *pg.DB // its pools and connections
 	Archives    *archive.Archives
+	Aside       *aside.Aside
 	Audit       *audit.Log
 	Changes     *changes.Changes
 	Claims      *claim.Claims // a scheduler.Store
@@ -150,9 +152,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Changes = changes.New(s.DB)
 	s.Archives = archive.New(s.DB, archive.Options{Log: o.Log, Command: o.ArchiveCommand, Version: o.Version})
 	s.Days = days.New(s.DB, s.Archives, o.Retention, o.FailureRetention, o.Log)
+	s.Aside = aside.New(s.DB, o.Log)
 	s.Claims = claim.New(
 		claim.Rooms{
-			DB: s.DB, Days: s.Days, Freezes: s.Freezes, Definitions: s.Definitions,
+			DB: s.DB, Days: s.Days, Freezes: s.Freezes, Definitions: s.Definitions, Aside: s.Aside,
 			Followers: []claim.Follower{s.defaults, links.Follower{}},
 		},
 		claim.Options{

@@ -163,7 +163,7 @@ func (s *Claims) lockUsage(
 	ctx context.Context, conn *pgx.Conn, replica uuid.UUID, tenants []int32,
 ) (usages map[int32]*admit.Usage, err error) {
 	var b pgx.Batch
-	s.idling.queueBegin(&b, shortly)
+	s.queueBegin(&b, shortly)
 	b.Queue(makeUsage, tenants)
 	b.Queue(lockUsageRows, tenants)
 	usages = queueUsage(&b, replica, tenants)
@@ -251,7 +251,7 @@ func (s *Claims) lockUsageWarily(
 ) (usages map[int32]*admit.Usage, err error) {
 	var free, locked []int32
 	var b pgx.Batch
-	s.idling.queueBegin(&b, warily)
+	s.queueBegin(&b, warily)
 	b.Queue(lockTenantsOfUsage, tenants).Query(pg.Into(&free, pgx.RowTo[int32]))
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/trace"
+	"punctual/store/aside"
 	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/freeze"
@@ -43,9 +44,12 @@ type Claims struct {
 	definitions *definitions.Definitions
 	followers   followers
 
-	wary   wariest
-	later  later
-	idling idling // timeout of claims
+	wary     wariest
+	later    later
+	idling   idling   // timeout of claims between two statements
+	slowness slowness // timeout of their statements
+	aside    *aside.Aside
+	sieves   sieves
 
 	uncompiled atomic.Bool // most of the last claim's definitions were not compiled yet: it is likely of the next one too
 
@@ -73,12 +77,14 @@ type Rooms struct {
 	Freezes     *freeze.Switch
 	Definitions *definitions.Definitions
 	Followers   []Follower // what they queue stands in this order
+	Aside       *aside.Aside
 }
 
 // New returns Claims that stand on other rooms.
 func New(r Rooms, o Options) *Claims {
 	s := &Claims{
 		db: r.DB, days: r.Days, freezes: r.Freezes, definitions: r.Definitions, followers: r.Followers, options: o,
+		aside: r.Aside, sieves: sieves{due: sieve{kind: aside.Slot}, ready: sieve{kind: aside.Run}, silent: sieve{kind: aside.Run}},
 	}
 	s.db.Prepare(func(ctx context.Context, conn pg.Querier) error {
 		if !s.guarding.Load() {

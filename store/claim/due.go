@@ -91,6 +91,7 @@ type dueRow struct {
 type dueClaim struct {
 	claims    *Claims
 	claim     scheduler.Claim
+	part      taking
 	following Following
 	wary      bool
 	careful   bool // a run may be there already
@@ -126,31 +127,50 @@ type nextRows struct {
 
 // ClaimDue implements scheduler.Store.
 func (s *Claims) ClaimDue(ctx context.Context, claim scheduler.Claim) (domain.Batch, error) {
-	batch, slots, err := s.claimDue(ctx, claim)
-	if days.IsMissing(err) {
-		// A slot's day has no partition: the slot was due long ago, such as a one-shot that was paused for weeks, or
-		// maintenance has failed to prepare its day.
-		if err := s.days.EnsureFor(ctx, s.db.Runs, slots); err != nil {
-			return domain.Batch{}, err
+	var batch domain.Batch
+	left, err := s.through(ctx, &s.sieves.due, func(ctx context.Context, of taking) ([]item, int, error) {
+		c, err := s.claimDue(ctx, claim, of)
+		if days.IsMissing(err) {
+			// A slot's day has no partition: the slot was due long ago, such as a one-shot that was paused for weeks, or
+			// maintenance has failed to prepare its day.
+			if err := s.days.EnsureFor(ctx, s.db.Runs, c.slots()); err != nil {
+				return nil, 0, err
+			}
+			c, err = s.claimDue(ctx, claim, of)
 		}
-		batch, _, err = s.claimDue(ctx, claim)
+		batch = c.batch
+		return c.items(), c.batch.Settled, err
+	})
+	if err != nil {
+		return domain.Batch{}, fmt.Errorf("claiming due slots: %w", err)
 	}
-	return batch, err
+	if left {
+		batch.Full = everyQueue(claim.Quotas)
+	}
+	return batch, nil
 }
 
-// claimDue tries once to claim. If the claim fails, slots holds an instant of each day whose partition it needed.
-func (s *Claims) claimDue(
-	ctx context.Context, claim scheduler.Claim,
-) (batch domain.Batch, slots []time.Time, err error) {
+// slots returns an instant of each day whose partition the claim needed.
+func (c *dueClaim) slots() []time.Time {
+	return append(pg.Column(slices.Concat(c.free, c.guarded, c.waiting),
+		func(r plannedRun) time.Time { return r.ScheduledFor }), c.now)
+}
+
+func (c *dueClaim) items() []item {
+	return pg.Column(c.rows, func(r dueRow) item { return item{r.key.Job, r.key.Job, r.tenant} })
+}
+
+// claimDue tries once to claim.
+func (s *Claims) claimDue(ctx context.Context, claim scheduler.Claim, of taking) (c dueClaim, err error) {
 	following, err := s.followers.Follow(ctx, s.db.Runs)
 	if err != nil {
-		return domain.Batch{}, nil, fmt.Errorf("claiming due slots: %w", err)
+		return c, err
 	}
-	var c dueClaim
 	err = s.wary.due.try(func(wary bool) error {
 		begin := func(careful bool) error {
 			c = dueClaim{
-				claims: s, claim: claim, following: following, wary: wary, careful: careful, fences: map[uuid.UUID]int64{},
+				claims: s, claim: claim, part: of, following: following, wary: wary, careful: careful,
+				fences: map[uuid.UUID]int64{},
 			}
 			return s.onConn(ctx, s.db.Runs, c.work(ctx))
 		}
@@ -160,12 +180,7 @@ func (s *Claims) claimDue(
 		}
 		return err
 	})
-	if err != nil {
-		slots = append(pg.Column(slices.Concat(c.free, c.guarded, c.waiting),
-			func(r plannedRun) time.Time { return r.ScheduledFor }), c.now)
-		return domain.Batch{}, slots, fmt.Errorf("claiming due slots: %w", err)
-	}
-	return c.batch, nil, nil
+	return c, err
 }
 
 // work makes the claim on a connection.
@@ -197,7 +212,7 @@ func isThere(err error) bool {
 func (c *dueClaim) lock(ctx context.Context) error {
 	var b pgx.Batch
 	var f freeze.Look
-	sql, arguments := lockingSlots(c.claim, c.claims.uncompiled.Load())
+	sql, arguments := lockingSlots(c.claim, c.part, c.claims.uncompiled.Load())
 	read := func(row pgx.CollectableRow) (r dueRow, err error) {
 		err = row.Scan(
 			&r.key.Job, &r.lane, &r.tenant, &r.scheduledFor, &r.key.Version, &r.at, &c.now, &r.fence, &r.definition)

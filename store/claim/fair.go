@@ -41,6 +41,11 @@ func usedUp[T any](quotas []admit.Quota, rows []T, at func(T) place) (queues []i
 	return queues
 }
 
+// everyQueue returns the queues of quotas: more may be due in each.
+func everyQueue(quotas []admit.Quota) []int16 {
+	return pg.Column(quotas, func(q admit.Quota) int16 { return q.Queue })
+}
+
 // contenders finds the tenants that wait in a table. It hops from tenant to tenant through a lane's part of the index
 // by tenant. That takes two probes for each tenant that has rows in the lane, due or not, and none for any other. It
 // hops downwards and reaches each tenant's part of the index at its far end, where the rows of the future are. The

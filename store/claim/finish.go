@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
+	"punctual/store/aside"
 	"punctual/store/pg"
 )
 
@@ -196,8 +198,56 @@ type Earlier struct {
 	Started *time.Time // when the Postgres was started from which the leases were claimed; nil: not known
 }
 
-// Finish implements scheduler.Store. It is idempotent: an outcome that was written before counts as superseded.
+// Finish implements scheduler.Store. It is idempotent: an outcome that was written before counts as superseded. An
+// outcome that cannot be written keeps no other from being written: it is set aside, and left out.
 func (s *Claims) Finish(
+	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, earlier ...uuid.UUID,
+) (superseded int, err error) {
+	left := newLeft()
+	write := func(ctx context.Context, part []domain.Outcome, released, earlier []uuid.UUID) error {
+		n, err := s.finishAll(ctx, part, released, earlier...)
+		if some, is := errors.AsType[*scheduler.LeftOutcomesError](err); is {
+			left.add(some)
+			err = nil
+		}
+		superseded += n
+		return err
+	}
+	inParts := false // the leases end with the whole batch, or after all its parts
+	failed, err := aside.Apart(ctx, outcomes, func(ctx context.Context, part []domain.Outcome) error {
+		if len(part) == len(outcomes) {
+			return write(ctx, part, released, earlier)
+		}
+		inParts = true
+		return write(ctx, part, nil, nil)
+	})
+	for _, f := range failed {
+		s.setAside(ctx, f.Item, f.Err)
+		left.Failing[f.Item.RunID] = f.Err
+	}
+	switch {
+	case err != nil:
+		if aside.TooSlow(err) {
+			s.slowness.found()
+		}
+		return 0, err
+	case inParts || len(failed) > 0:
+		earlier = append(slices.Clone(earlier), pg.Column(outcomes, runOf)...)
+		if err := write(ctx, nil, left.free(released, outcomes), earlier); err != nil {
+			return 0, err
+		}
+	default:
+		s.slowness.wentWell()
+	}
+	s.forgetAside(ctx, outcomes, left)
+	if left.any() {
+		return superseded, &left.LeftOutcomesError
+	}
+	return superseded, nil
+}
+
+// finishAll writes outcomes together.
+func (s *Claims) finishAll(
 	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, earlier ...uuid.UUID,
 ) (superseded int, err error) {
 	following, err := s.followers.Follow(ctx, s.db.Runs)
@@ -247,7 +297,7 @@ func (s *Claims) Finish(
 		if f.strangers {
 			s.wary.finish.found()
 		}
-		return superseded, &scheduler.LockedOutcomesError{Runs: f.locked, Leases: f.kept}
+		return superseded, &scheduler.LeftOutcomesError{Runs: f.locked, Leases: f.kept}
 	}
 	return superseded, nil
 }
@@ -259,7 +309,7 @@ func (s *Claims) finish(ctx context.Context, f *lookingFinish) (written map[uuid
 	if plain(f.outcomes, f.on, f.following) {
 		settings += lastingPlan
 	}
-	b.Queue(settings, pg.Prepared{})
+	b.Queue(settings, pg.Prepared{}, s.slowness.setting())
 	written = f.queue(&b)
 	failpoint.At(failpoint.FinishBegun)
 	return written, s.db.Runs.SendBatch(ctx, &b).Close()

@@ -60,10 +60,10 @@ func (f *lookingFinish) look(ctx context.Context, s *Claims, conn pg.Batcher, wa
 	ofJobs, ofRuns, ofLeases := lockedRows{}, lockedRows{}, lockedRows{}
 	var b pgx.Batch
 	if wary {
-		s.idling.queueBegin(&b, warily)
+		s.queueBegin(&b, warily)
 		f.queueLook(&b, ofJobs, ofRuns, ofLeases)
 	} else {
-		s.idling.queueBegin(&b, calmly)
+		s.queueBegin(&b, calmly)
 	}
 	f.arbiter.queue(&b)
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {

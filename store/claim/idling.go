@@ -28,16 +28,18 @@ const (
 	manyWell      = 100
 )
 
-// mayIdle sets the timeout for a transaction: $1, in milliseconds.
-const mayIdle = `, set_config('idle_in_transaction_session_timeout', $1, true)`
+// mayIdle sets the timeout for a transaction: $2, in milliseconds.
+const mayIdle = `, set_config('idle_in_transaction_session_timeout', $2, true)`
 
 func (p *idling) now() time.Duration { return leastIdling << p.doublings.Load() }
 
+func (p *idling) setting() string { return strconv.FormatInt(p.now().Milliseconds(), 10) }
+
 // queueBegin begins a transaction that takes several round trips. Should this process stop between two of them,
 // Postgres soon ends the transaction and frees the rows it has locked.
-func (p *idling) queueBegin(b *pgx.Batch, settings string) {
+func (s *Claims) queueBegin(b *pgx.Batch, settings string) {
 	b.Queue(pg.Begin, pg.Prepared{})
-	b.Queue(settings, pg.Prepared{}, strconv.FormatInt(p.now().Milliseconds(), 10))
+	b.Queue(settings, pg.Prepared{}, s.slowness.setting(), s.idling.setting())
 }
 
 // idledTooLong reports whether Postgres ended a transaction because of that timeout. Then nothing in it was done. A

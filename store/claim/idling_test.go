@@ -60,7 +60,7 @@ func TestAClaimThatPostgresEndsIsMadeAgainWithMoreTime(t *testing.T) {
 		tries++
 		return c.onConn(t.Context(), db.Callers, func(conn *pgx.Conn) error {
 			var b pgx.Batch
-			c.idling.queueBegin(&b, briefly)
+			c.queueBegin(&b, briefly)
 			if err := conn.SendBatch(t.Context(), &b).Close(); err != nil {
 				return err
 			}

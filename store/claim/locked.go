@@ -16,11 +16,11 @@ import (
 // warily: it first finds out, without waiting, which rows are locked, and leaves those alone. So while no transaction
 // holds a row for long, that search costs nothing.
 const (
-	briefly = pg.ByIndex + `, set_config('lock_timeout', '100ms', true)` + mayIdle
-	shortly = pg.ByIndex + `, set_config('lock_timeout', '500ms', true)` + mayIdle // waits for the draws of others
-	warily  = pg.ByIndex + `, set_config('lock_timeout', '2s', true)` + mayIdle    // for locks that it does not look for
-	longer  = pg.ByIndex + `, set_config('lock_timeout', '1s', true)`              // an outcome may wait longer
-	calmly  = longer + mayIdle                                                     // in several round trips
+	briefly = bounded + `, set_config('lock_timeout', '100ms', true)` + mayIdle
+	shortly = bounded + `, set_config('lock_timeout', '500ms', true)` + mayIdle // waits for the draws of others
+	warily  = bounded + `, set_config('lock_timeout', '2s', true)` + mayIdle    // for locks that it does not look for
+	longer  = bounded + `, set_config('lock_timeout', '1s', true)`              // an outcome may wait longer
+	calmly  = longer + mayIdle                                                  // in several round trips
 )
 
 // waryFor is how long work goes on being done warily after it last found something locked.

@@ -24,7 +24,7 @@ func finishWhatItCan(c Replica, outcomes ...domain.Outcome) (runs []uuid.UUID, l
 		released = append(released, o.Lease.ID)
 	}
 	superseded, err := c.Claims.Finish(Bounded(c.T), outcomes, released)
-	if left, is := errors.AsType[*scheduler.LockedOutcomesError](err); is {
+	if left, is := errors.AsType[*scheduler.LeftOutcomesError](err); is {
 		runs, leases, err = slices.Collect(maps.Keys(left.Runs)), left.Leases, nil
 	}
 	if err != nil || superseded != 0 {

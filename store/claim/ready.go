@@ -70,8 +70,9 @@ const gateRetry = time.Second
 
 // readyClaim is one claim of ready runs on its way through the transaction.
 type readyClaim struct {
-	claims    *Claims
-	claim     scheduler.Claim
+	claims *Claims
+	claim  scheduler.Claim
+	taking
 	silent    bool // claims the attempts of overdue targets instead of due runs
 	more      bool // there may be more overdue attempts
 	following Following
@@ -134,22 +135,34 @@ type waitingRun struct {
 
 // ClaimReady implements scheduler.Store.
 func (s *Claims) ClaimReady(ctx context.Context, claim scheduler.Claim) (domain.Batch, error) {
-	c, err := s.claimReady(ctx, readyClaim{claim: claim})
-	if days.IsMissing(err) { // of the day on which a dated run was due long ago
-		slots := pg.Column(slices.Collect(maps.Keys(c.dated.at)), domain.IDTime)
-		if err := s.days.EnsureFor(ctx, s.db.Runs, slots); err != nil {
-			return domain.Batch{}, err
+	var batch domain.Batch
+	left, err := s.through(ctx, &s.sieves.ready, func(ctx context.Context, of taking) ([]item, int, error) {
+		c, err := s.claimReady(ctx, readyClaim{claim: claim, taking: of})
+		if days.IsMissing(err) { // of the day on which a dated run was due long ago
+			slots := pg.Column(slices.Collect(maps.Keys(c.dated.at)), domain.IDTime)
+			if err := s.days.EnsureFor(ctx, s.db.Runs, slots); err != nil {
+				return nil, 0, err
+			}
+			c, err = s.claimReady(ctx, readyClaim{claim: claim, taking: of})
 		}
-		c, err = s.claimReady(ctx, readyClaim{claim: claim})
-	}
+		batch = c.batch
+		return c.items(), c.batch.Settled, err
+	})
 	if err != nil {
 		return domain.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
 	}
-	s.giveSteps(ctx, c.batch.Runs)
-	return c.batch, nil
+	s.giveSteps(ctx, batch.Runs)
+	if left {
+		batch.Full = everyQueue(claim.Quotas)
+	}
+	return batch, nil
 }
 
-// claimReady carries out a claim of ready runs.
+func (c *readyClaim) items() []item {
+	return pg.Column(c.locked, func(r readyRow) item { return item{r.run, r.job, r.tenant} })
+}
+
+// claimReady tries once to claim ready runs.
 func (s *Claims) claimReady(ctx context.Context, what readyClaim) (c readyClaim, err error) {
 	following, err := s.followers.Follow(ctx, s.db.Runs)
 	if err != nil {
@@ -235,16 +248,20 @@ func (c *readyClaim) lock(ctx context.Context) error {
 // selection returns the statement that locks the rows of this kind of claim, and its arguments.
 func (c *readyClaim) selection() (sql string, arguments []any) {
 	switch held := c.claim.Held; {
+	case c.only != nil && c.silent:
+		return lockSilentOf, []any{c.only}
+	case c.only != nil:
+		return lockingOf(lockReadyOf, c.claim, c.only)
 	case c.silent:
-		return selectSilent, []any{pg.Prepared{}, silentBatch}
+		return selectSilent, []any{pg.Prepared{}, silentBatch, c.not}
 	case len(c.claim.Replacing) > 0:
-		return lockReadyReplacing, []any{c.claim.Replacing, admit.BatchSize}
+		return lockReadyReplacing, []any{c.claim.Replacing, c.not, admit.BatchSize}
 	case held != nil:
-		return lockHeld, []any{held.Tenant, held.By, held.Lanes, append([]uuid.UUID{}, held.Not...), held.Most}
+		return lockHeld, []any{held.Tenant, held.By, held.Lanes, append([]uuid.UUID{}, held.Not...), c.not, held.Most}
 	case c.claim.Work == domain.WorkOrdered:
-		return ofOrdered.statement(c.claim)
+		return ofOrdered.statement(c.claim, c.not)
 	}
-	return ofReady.statement(c.claim)
+	return ofReady.statement(c.claim, c.not)
 }
 
 // readFacts reads the runs, their jobs and their gates, in statements after the one that took the locks.

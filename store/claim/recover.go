@@ -13,6 +13,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
+	"punctual/store/aside"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 )
@@ -122,10 +123,7 @@ func forgotten(r claimedRun, now time.Time) domain.Outcome {
 func (s *Claims) endRunning(
 	ctx context.Context, pool *pg.Pool, which string, claims, runs []uuid.UUID,
 ) (n int, err error) {
-	held, err := readRunning(ctx, pool, which, claims, runs)
-	if err == nil && len(held.runs) > 0 {
-		n, _, err = s.end(ctx, pool, held, forgotten)
-	}
+	n, _, err = s.endApart(ctx, pool, closing{which: which, claims: claims, judge: forgotten}, runs)
 	return n, err
 }
 
@@ -140,15 +138,54 @@ func (s *Claims) endClaims(
 		return 0, nil, err
 	}
 	claims := slices.SortedFunc(maps.Keys(runs), pg.CompareIDs)
-	held, err := readRunning(ctx, s.db.Runs, ofClaims, claims, slices.Concat(slices.Collect(maps.Values(runs))...))
-	if err != nil {
-		return 0, nil, err
-	}
-	held.claims = claims
-	return s.end(ctx, s.db.Runs, held, judge)
+	e := closing{which: ofClaims, claims: claims, over: claims, judge: judge}
+	return s.endApart(ctx, s.db.Runs, e, slices.Concat(slices.Collect(maps.Values(runs))...))
 }
 
-// end is endClaims for what was read. If this binary cannot read a run's definition, it leaves the run and its claim
+// closing is the end of attempts that their replica does not end itself.
+type closing struct {
+	which    string      // selects those that are still running
+	claims   []uuid.UUID // whose attempts they are; nil: no claim names them
+	over     []uuid.UUID // claims that end with them
+	judge    func(claimedRun, time.Time) domain.Outcome
+	reported bool // they end only as their targets have reported
+}
+
+// endApart ends the attempts of runs. A run whose attempt cannot be ended is set aside, and keeps no other from ending.
+// Its claim ends: the run is then in nobody's hands, and tried again by itself.
+func (s *Claims) endApart(
+	ctx context.Context, pool *pg.Pool, e closing, runs []uuid.UUID,
+) (n int, left []uuid.UUID, err error) {
+	inParts := false
+	failed, err := aside.Apart(ctx, runs, func(ctx context.Context, part []uuid.UUID) error {
+		e := e
+		if len(part) < len(runs) {
+			inParts, e.over = true, nil
+		}
+		written, kept, err := s.endRuns(ctx, pool, e, part)
+		n, left = n+written, append(left, kept...)
+		return err
+	})
+	for _, f := range failed {
+		s.setRunAside(ctx, f.Item, f.Err)
+	}
+	if over := without(e.over, left); err == nil && len(over) > 0 && (inParts || len(failed) > 0) {
+		err = pg.Exec(ctx, pool, deleteLeases, over)
+	}
+	return n, left, err
+}
+
+// endRuns ends attempts together.
+func (s *Claims) endRuns(ctx context.Context, pool *pg.Pool, e closing, runs []uuid.UUID) (int, []uuid.UUID, error) {
+	held, err := readRunning(ctx, pool, e.which, e.claims, runs)
+	if err != nil || len(held.runs)+len(e.over) == 0 {
+		return 0, nil, err
+	}
+	held.claims, held.reported = e.over, e.reported
+	return s.end(ctx, pool, held, e.judge)
+}
+
+// end ends attempts that were read. If this binary cannot read a run's definition, it leaves the run and its claim
 // for a binary that can.
 func (s *Claims) end(
 	ctx context.Context, pool *pg.Pool, held claimedRuns, judge func(claimedRun, time.Time) domain.Outcome,

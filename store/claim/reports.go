@@ -291,14 +291,10 @@ func (s *Claims) ApplyReports(ctx context.Context) (left bool, err error) {
 }
 
 func (s *Claims) applyReports(ctx context.Context, runs []uuid.UUID) error {
-	held, err := readRunning(ctx, s.db.Runs, ofReports, nil, runs)
-	if err != nil || len(held.runs) == 0 {
-		return err
-	}
-	held.reported = true
-	_, _, err = s.end(ctx, s.db.Runs, held, func(r claimedRun, now time.Time) domain.Outcome {
+	succeeded := func(r claimedRun, now time.Time) domain.Outcome {
 		return domain.Outcome{Assignment: r.Assignment, Verdict: domain.Succeed, StartedAt: r.started, FinishedAt: now}
-	})
+	}
+	_, _, err := s.endApart(ctx, s.db.Runs, closing{which: ofReports, judge: succeeded, reported: true}, runs)
 	return err
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"punctual/scheduler"
 	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
@@ -54,13 +56,14 @@ func selecting(statement string) selection {
 // transaction ends or writes the row. That the index by tenant serves quotas for tenants, and not the other one through
 // all that others have due, is because the column's n_distinct is set in the schema.
 var ofSlots = selecting(`
-SELECT s.*, now(), nextval('punctual.fences'), CASE WHEN (SELECT $6::boolean) THEN (
+SELECT s.*, now(), nextval('punctual.fences'), CASE WHEN (SELECT $7::boolean) THEN (
     SELECT v.definition FROM punctual.job_versions v WHERE v.job_id = s.job_id AND v.version = s.version) END
 FROM {quotas}
 CROSS JOIN LATERAL (` + byPriority(`
         SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
         FROM punctual.schedules
         WHERE enabled AND {tenant} AND lane = (q.queue * 4%s)::smallint
+          AND job_id <> ALL((SELECT $6::uuid[])::uuid[])
           AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND next_run_at <= now() - (SELECT $4::interval)
         ORDER BY next_run_at LIMIT q.slots%s
@@ -78,8 +81,9 @@ SELECT s.*, now(), nextval('punctual.fences'), NULL
 FROM (
     SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
     FROM punctual.schedules w
-    WHERE job_id = ANY($1::uuid[]) AND enabled AND next_run_at <= now()` + unlessGateIsFree + `
-    ORDER BY next_run_at LIMIT $2
+    WHERE job_id = ANY($1::uuid[]) AND job_id <> ALL($2::uuid[])
+      AND enabled AND next_run_at <= now()` + unlessGateIsFree + `
+    ORDER BY next_run_at LIMIT $3
     FOR NO KEY UPDATE SKIP LOCKED) s`
 
 // lockReadyReplacing locks the due runs of some jobs that wait: those in ready, and dated ones. Dated ones come with
@@ -88,8 +92,9 @@ const lockReadyReplacing = `
 SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until,
        CASE WHEN tableoid = 'punctual.dated'::regclass THEN ctid END AS dated, now()
 FROM punctual.waiting w
-WHERE job_id = ANY($1::uuid[]) AND lane >= 0 AND due_at <= now()` + unlessGateIsFree + `
-ORDER BY due_at, run_id LIMIT $2
+WHERE job_id = ANY($1::uuid[]) AND run_id <> ALL($2::uuid[])
+  AND lane >= 0 AND due_at <= now()` + unlessGateIsFree + `
+ORDER BY due_at, run_id LIMIT $3
 FOR UPDATE SKIP LOCKED`
 
 // ofReady locks runs that wait, likewise.
@@ -101,6 +106,7 @@ CROSS JOIN LATERAL (` + byPriority(`
                CASE WHEN tableoid = 'punctual.dated'::regclass THEN ctid END AS dated
         FROM punctual.waiting
         WHERE {tenant} AND lane = (q.queue * 4%s)::smallint
+          AND run_id <> ALL((SELECT $6::uuid[])::uuid[])
           AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND due_at <= now() - (SELECT $4::interval)
         ORDER BY due_at, run_id LIMIT q.slots%s
@@ -114,6 +120,7 @@ CROSS JOIN LATERAL (
     SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, NULL::tid
     FROM punctual.ready
     WHERE {tenant} AND lane = (q.queue * 4 + 3)::smallint
+      AND run_id <> ALL((SELECT $6::uuid[])::uuid[])
       AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
       AND due_at <= now() - (SELECT $4::interval)
     ORDER BY due_at, run_id LIMIT q.slots FOR UPDATE SKIP LOCKED) s`)
@@ -123,7 +130,8 @@ const lockHeld = `
 SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, NULL::tid, now()
 FROM punctual.ready
 WHERE tenant = $1 AND held_by = $2 AND lane = ANY($3::smallint[]) AND job_id <> ALL($4::uuid[])
-ORDER BY held_since, run_id LIMIT $5
+  AND run_id <> ALL($5::uuid[])
+ORDER BY held_since, run_id LIMIT $6
 FOR UPDATE SKIP LOCKED`
 
 // window is for how long a claim's rows have been due: at most from (nil: for however long), and at least until. What
@@ -144,38 +152,83 @@ func window(c scheduler.Claim) (from *time.Duration, until time.Duration) {
 }
 
 // statement is the form that a claim needs, with its arguments. It is planned once.
-func (s selection) statement(c scheduler.Claim) (sql string, arguments []any) {
-	var queues []int16
-	var slots, tenants []int32
-	for _, q := range c.Quotas {
-		queues, slots, tenants = append(queues, q.Queue), append(slots, int32(q.Slots)), append(tenants, q.Tenant)
-	}
+func (s selection) statement(c scheduler.Claim, not []uuid.UUID) (sql string, arguments []any) {
+	queues, slots, tenants := quotaColumns(c.Quotas)
 	from, until := window(c)
 	arguments = []any{pg.Prepared{}, queues, slots, from, until}
 	if fairly(c.Quotas) {
-		return s.ofTenants, append(arguments, tenants)
+		return s.ofTenants, append(arguments, tenants, not)
 	}
-	return s.ofAny, append(arguments, append([]int32{}, c.Except...)) // never null: no row is unlike null
+	return s.ofAny, append(arguments, append([]int32{}, c.Except...), not) // never null: no row is unlike null
+}
+
+func quotaColumns(quotas []admit.Quota) (queues []int16, slots, tenants []int32) {
+	for _, q := range quotas {
+		queues, slots, tenants = append(queues, q.Queue), append(slots, int32(q.Slots)), append(tenants, q.Tenant)
+	}
+	return queues, slots, tenants
+}
+
+// A part of a batch that has failed is claimed by the ids of its items ($4), of whatever kind of work they are, within
+// the quotas ($1 to $3) of the claim at hand.
+const (
+	inQuotas = `
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $3::int[])) AS q(queue, slots, tenant)
+CROSS JOIN LATERAL (`
+	ofQuota = ` = ANY((SELECT $4::uuid[])::uuid[]) AND lane / 4 = q.queue AND lane >= 0 AND q.tenant IN (0, tenant)`
+
+	lockSlotsOf = `
+SELECT s.*, now(), nextval('punctual.fences'), NULL` + inQuotas + `
+    SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
+    FROM punctual.schedules
+    WHERE job_id` + ofQuota + ` AND enabled AND next_run_at <= now()
+    ORDER BY next_run_at LIMIT q.slots
+    FOR NO KEY UPDATE SKIP LOCKED) s`
+	lockReadyOf = `
+SELECT s.*, now()` + inQuotas + `
+    SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until,
+           CASE WHEN tableoid = 'punctual.dated'::regclass THEN ctid END AS dated
+    FROM punctual.waiting
+    WHERE run_id` + ofQuota + ` AND due_at <= now()
+    ORDER BY due_at, run_id LIMIT q.slots
+    FOR UPDATE SKIP LOCKED) s`
+	// lockSilentOf is the same for deadlines, whose lanes are below 0 and which need no quota.
+	lockSilentOf = `
+SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, NULL::tid, now()
+FROM punctual.ready
+WHERE run_id = ANY($1::uuid[]) AND lane < 0 AND due_at <= now()
+ORDER BY due_at
+FOR UPDATE SKIP LOCKED`
+)
+
+// lockingOf is the statement by which a claim locks the items of a part, and its arguments.
+func lockingOf(statement string, c scheduler.Claim, only []uuid.UUID) (sql string, arguments []any) {
+	queues, slots, tenants := quotaColumns(c.Quotas)
+	return statement, []any{pg.Prepared{}, queues, slots, tenants, only}
 }
 
 // lockingSlots returns the statement that locks due slots, with its arguments. It reads their definitions along if
 // asked to. That saves a statement and a round trip if they are not compiled yet, as those of one-shots never are.
-func lockingSlots(c scheduler.Claim, definitions bool) (sql string, arguments []any) {
-	if len(c.Replacing) > 0 {
-		return lockReplacing, []any{pg.Prepared{}, c.Replacing, admit.BatchSize}
+func lockingSlots(c scheduler.Claim, of taking, definitions bool) (sql string, arguments []any) {
+	switch {
+	case of.only != nil:
+		return lockingOf(lockSlotsOf, c, of.only)
+	case len(c.Replacing) > 0:
+		return lockReplacing, []any{pg.Prepared{}, c.Replacing, of.not, admit.BatchSize}
 	}
-	sql, arguments = ofSlots.statement(c)
+	sql, arguments = ofSlots.statement(c, of.not)
 	return sql, append(arguments, definitions)
 }
 
 // Locking returns the statement by which a claim of a kind of work locks its rows of schedules or of ready, and its
 // arguments.
 func Locking(c scheduler.Claim) (sql string, arguments []any) {
+	all := taking{not: []uuid.UUID{}}
 	switch c.Work {
 	case domain.WorkReady:
-		return ofReady.statement(c)
+		return ofReady.statement(c, all.not)
 	case domain.WorkOrdered:
-		return ofOrdered.statement(c)
+		return ofOrdered.statement(c, all.not)
 	}
-	return lockingSlots(c, true)
+	return lockingSlots(c, all, true)
 }

@@ -25,6 +25,7 @@ const selectSilent = `
 SELECT s.*, now() FROM punctual.queues q CROSS JOIN LATERAL (
     SELECT y.run_id, y.job_id, y.tenant, y.lane, y.held_by, y.held_since, y.held_until, NULL::tid FROM punctual.ready y
     WHERE y.lane = (-1 - q.id)::smallint AND y.due_at <= now()
+      AND y.run_id <> ALL((SELECT $2::uuid[])::uuid[])
       AND NOT EXISTS (SELECT FROM punctual.tenants t WHERE t.id = y.tenant AND t.frozen_at IS NOT NULL)
     ORDER BY y.due_at LIMIT $1 FOR UPDATE OF y SKIP LOCKED) s LIMIT $1`
 
@@ -67,14 +68,18 @@ func (c *readyClaim) heedReports(ctx context.Context) error {
 // slot, and no start of a tenant's max_runs_per_second. It returns how long to wait before the next such deadline; left
 // is false once none is near.
 func (s *Claims) EndSilent(ctx context.Context) (wait time.Duration, left bool, err error) {
-	c, err := s.claimReady(ctx, readyClaim{silent: true})
+	var c readyClaim
+	more, err := s.through(ctx, &s.sieves.silent, func(ctx context.Context, of taking) (_ []item, _ int, err error) {
+		c, err = s.claimReady(ctx, readyClaim{silent: true, taking: of})
+		return c.items(), len(c.ended), err
+	})
 	if err != nil {
 		return 0, false, fmt.Errorf("ending attempts whose targets are silent: %w", err)
 	}
 	if len(c.ended) > 0 {
 		s.db.Wake() // for a retry, or for the run that waits at the gate
 	}
-	if c.more {
+	if more || c.more {
 		return 0, true, nil
 	}
 	var next *time.Duration

@@ -53,7 +53,7 @@ func finishRacing(c Replica, random *rand.Rand, runs []domain.Assignment) error 
 		left, released := outcomes, slices.Compact(slices.Clone(leases))
 		for {
 			_, err := c.Claims.Finish(c.T.Context(), slices.Clone(left), released)
-			locked, is := errors.AsType[*scheduler.LockedOutcomesError](err)
+			locked, is := errors.AsType[*scheduler.LeftOutcomesError](err)
 			if !is {
 				return err
 			}

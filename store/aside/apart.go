@@ -1,0 +1,88 @@
+package aside
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"punctual/store/pg"
+)
+
+// Part is how long work on a part of a batch may take. A part is tried because the whole batch failed, so it must not
+// hold up the others for as long as a whole batch may.
+const Part = time.Second
+
+// Failed is an item that fails alone.
+type Failed[T any] struct {
+	Item T
+	Err  error
+}
+
+// Blames reports whether an error may be one item's fault. It is not if the caller's context has ended, or if the
+// database cannot be used for a while, whatever the statement. Work that takes too long may be an item's fault.
+func Blames(ctx context.Context, err error) bool {
+	return err != nil && ctx.Err() == nil && (TooSlow(err) || !pg.Away(err))
+}
+
+// TooSlow reports whether work was given up because it took too long: one of its statements, or what the replica did
+// between two of them. Whether it was committed may then be unknown.
+func TooSlow(err error) bool {
+	code := pg.Code(err)
+	return errors.Is(err, context.DeadlineExceeded) || code == "57014" || // query_canceled
+		code == "25P03" // idle_in_transaction_session_timeout
+}
+
+// Apart has work done on items: on all together if that is possible, or else on parts. It returns the items that fail
+// alone. With an error the work on some of the items was not done, and is to be done later: the database cannot be used.
+// If nothing at all is done in time, that is an error, too: then the machine is slow, and no item is at fault.
+//
+// Work must be idempotent, as a part is done again of which it is not known whether it was committed.
+func Apart[T any](
+	ctx context.Context, items []T, work func(ctx context.Context, items []T) error,
+) (failed []Failed[T], err error) {
+	err = work(ctx, items)
+	if Blames(ctx, err) && !TooSlow(err) {
+		err = work(ctx, items)
+	}
+	if !Blames(ctx, err) || len(items) == 0 {
+		return nil, err
+	}
+	if len(items) == 1 && !TooSlow(err) {
+		return []Failed[T]{{items[0], err}}, nil
+	}
+	done, refused := false, false
+	for parts := Halves(items); len(parts) > 0; {
+		part := parts[0]
+		parts = parts[1:]
+		switch err := briefly(ctx, part, work); {
+		case err == nil:
+			done = true
+		case !Blames(ctx, err):
+			return failed, err
+		case len(part) > 1:
+			parts = append(parts, Halves(part)...)
+		default:
+			refused = refused || !TooSlow(err)
+			failed = append(failed, Failed[T]{part[0], err})
+		}
+	}
+	if len(failed) > 0 && !done && !refused {
+		return nil, failed[0].Err
+	}
+	return failed, nil
+}
+
+// Halves returns the halves of a batch that failed: of a single item, the item.
+func Halves[T any](items []T) [][]T {
+	if len(items) < 2 {
+		return [][]T{items}
+	}
+	middle := len(items) / 2
+	return [][]T{items[:middle:middle], items[middle:]}
+}
+
+func briefly[T any](ctx context.Context, part []T, work func(ctx context.Context, items []T) error) error {
+	ctx, cancel := context.WithTimeout(ctx, Part)
+	defer cancel()
+	return work(ctx, part)
+}

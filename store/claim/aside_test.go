@@ -1,0 +1,176 @@
+package claim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+
+	. "punctual/internal/storetest"
+	"punctual/scheduler"
+	"punctual/scheduler/domain"
+)
+
+// refusals are ways in which the rows of one job can fail. Each is a trigger's body, for a table that the work writes.
+var refusals = map[string]string{
+	"is refused": `RAISE EXCEPTION 'the row is damaged' USING ERRCODE = 'data_corrupted'`,
+	"hangs":      `PERFORM pg_sleep(60)`,
+}
+
+// breaks makes each write of a table fail in which a column has a value.
+func breaks(c Replica, write, table, column string, value uuid.UUID, how string) (mend func()) {
+	c.T.Helper()
+	row := "NEW"
+	if write == "DELETE" {
+		row = "OLD"
+	}
+	return c.Before(write, table, fmt.Sprintf(`IF %s.%s = '%s' THEN %s; END IF;`, row, column, value, how))
+}
+
+// claimUntil claims until as many runs are claimed as wanted.
+func claimUntil(c Replica, want int, claim func() (domain.Batch, error)) (runs []domain.Assignment) {
+	c.T.Helper()
+	ctx := Bounded(c.T)
+	for len(runs) < want {
+		batch, err := claim()
+		if err != nil {
+			c.T.Fatalf("%d runs of %d are claimed: %v", len(runs), want, err)
+		}
+		runs = append(runs, batch.Runs...)
+		if ctx.Err() != nil {
+			c.T.Fatalf("%d runs of %d are claimed", len(runs), want)
+		}
+	}
+	return runs
+}
+
+func wantAside(c Replica, kind string, item uuid.UUID) {
+	c.T.Helper()
+	got := Column[string](c.Fixture, `SELECT kind || ' ' || item FROM punctual.set_aside`)
+	if len(got) != 1 || got[0] != fmt.Sprint(kind, " ", item) {
+		c.T.Errorf("set aside is %q, want the %s %s", got, kind, item)
+	}
+}
+
+func TestASlotThatFailsKeepsNoOtherFromBeingClaimed(t *testing.T) {
+	for name, how := range refusals {
+		t.Run(name, func(t *testing.T) {
+			c := NewReplica(t)
+			c.Many(29, "well", 0)
+			victim, _ := c.DueNow("victim")
+			mend := breaks(c, "UPDATE", "schedules", "job_id", victim.ID, how)
+			claim := func() (domain.Batch, error) { return c.Claims.ClaimDue(t.Context(), c.Asks(100, false)) }
+			claimUntil(c, 29, claim)
+			for range 20 { // until the item is found, if it was not before the others were claimed
+				_, err := claim()
+				c.Must(err)
+			}
+			wantAside(c, "slot", victim.ID)
+			mend()
+			retryNow(c)
+			if runs := claimUntil(c, 1, claim); runs[0].Job.ID != victim.ID {
+				t.Errorf("claimed %s", runs[0].Job.Name)
+			}
+			c.WantCount(0, "items are set aside", `SELECT count(*) FROM punctual.set_aside`)
+		})
+	}
+}
+
+func TestAWaitingRunThatFailsKeepsNoOtherFromBeingClaimed(t *testing.T) {
+	for name, how := range refusals {
+		t.Run(name, func(t *testing.T) {
+			c := NewReplica(t)
+			c.Create("job")
+			for range 19 {
+				c.Trigger("job")
+			}
+			victim := c.Trigger("job")
+			mend := breaks(c, "UPDATE", "runs", "id", victim.ID, how)
+			claim := func() (domain.Batch, error) { return c.Claims.ClaimReady(t.Context(), c.Asks(100, false)) }
+			claimUntil(c, 19, claim)
+			for range 20 {
+				_, err := claim()
+				c.Must(err)
+			}
+			wantAside(c, "run", victim.ID)
+			mend()
+			retryNow(c)
+			if runs := claimUntil(c, 1, claim); runs[0].RunID != victim.ID {
+				t.Errorf("claimed %s", runs[0].RunID)
+			}
+			c.WantCount(0, "items are set aside", `SELECT count(*) FROM punctual.set_aside`)
+		})
+	}
+}
+
+func TestAnOutcomeThatFailsKeepsNoOtherFromBeingWritten(t *testing.T) {
+	for name, how := range refusals {
+		t.Run(name, func(t *testing.T) {
+			c := NewReplica(t)
+			c.Many(30, "well", 0)
+			runs := c.Claim(100, false).Runs
+			victim := runs[7]
+			mend := breaks(c, "UPDATE", "runs", "id", victim.RunID, how)
+			outcomes := make([]domain.Outcome, len(runs))
+			for i, a := range runs {
+				outcomes[i] = Succeeded(a)
+			}
+			left := leftOf(c, outcomes, victim.Lease.ID)
+			if len(left.Failing) != 1 || left.Failing[victim.RunID] == nil || len(left.Leases) != 1 {
+				t.Errorf("left out: %+v", left)
+			}
+			c.WantCount(29, "runs have succeeded", `SELECT count(*) FROM punctual.runs WHERE status = 'succeeded'`)
+			c.WantCount(1, "claims are left", `SELECT count(*) FROM punctual.claims`)
+			wantAside(c, "outcome", victim.RunID)
+			mend()
+			if left := leftOf(c, []domain.Outcome{Succeeded(victim)}, victim.Lease.ID); len(left.Failing) > 0 {
+				t.Errorf("left out: %+v", left)
+			}
+			c.WantState(victim.RunID, "succeeded 200 attempt 1 finished")
+			c.WantCount(0, "items are set aside", `SELECT count(*) FROM punctual.set_aside`)
+			c.NothingLeft()
+		})
+	}
+}
+
+func TestARunOfALostReplicaThatFailsKeepsNoOtherFromBeingTakenOver(t *testing.T) {
+	for name, how := range refusals {
+		t.Run(name, func(t *testing.T) {
+			c := NewReplica(t)
+			c.Many(10, "well", 0)
+			runs := c.Claim(100, false).Runs
+			victim := runs[3]
+			mend := breaks(c, "UPDATE", "runs", "id", victim.RunID, how)
+			c.Lose(c.ReplicaID)
+			c.Recover()
+			c.WantCount(9, "runs are tried again", `SELECT count(*) FROM punctual.runs WHERE status = 'retrying'`)
+			c.WantCount(0, "claims are left", `SELECT count(*) FROM punctual.claims`)
+			wantAside(c, "outcome", victim.RunID)
+			mend()
+			retryNow(c)
+			c.WantCount(10, "runs are tried again", `SELECT count(*) FROM punctual.runs WHERE status = 'retrying'`)
+			c.WantCount(0, "items are set aside", `SELECT count(*) FROM punctual.set_aside`)
+		})
+	}
+}
+
+// leftOf writes outcomes, ends their lease, and returns what was left out.
+func leftOf(c Replica, outcomes []domain.Outcome, lease uuid.UUID) (left scheduler.LeftOutcomesError) {
+	c.T.Helper()
+	_, err := c.Claims.Finish(Bounded(c.T), outcomes, []uuid.UUID{lease})
+	if some, is := errors.AsType[*scheduler.LeftOutcomesError](err); is {
+		return *some
+	}
+	c.Must(err)
+	return left
+}
+
+// retryNow has what is set aside tried again.
+func retryNow(c Replica) {
+	c.T.Helper()
+	c.Exec(`UPDATE punctual.set_aside SET retry_at = now()`)
+	_, err := c.Fixture.Chore(context.WithoutCancel(c.T.Context()), "set-aside")
+	c.Must(err)
+}

@@ -1,0 +1,48 @@
+package claim
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"punctual/store/aside"
+	"punctual/store/pg"
+)
+
+// gone is SQL, by kind, that is true if an item that was set aside ($1, of the job $2) is to be done no more: it was
+// done otherwise, paused or deleted.
+var gone = map[aside.Kind]string{
+	aside.Slot: `NOT EXISTS (
+		SELECT FROM punctual.schedules WHERE job_id = $1 AND enabled AND next_run_at <= now() AND $2::uuid IS NOT NULL)`,
+	aside.Run: `NOT EXISTS (SELECT FROM punctual.ready WHERE run_id = $1)
+		AND NOT EXISTS (SELECT FROM punctual.dated WHERE job_id = $2 AND run_id = $1)`,
+	aside.Outcome: `NOT EXISTS (
+		SELECT FROM punctual.runs_of(ARRAY[$1::uuid]) r WHERE r.finished_at IS NULL AND $2::uuid IS NOT NULL)`,
+	aside.Workflow: `NOT EXISTS (SELECT FROM punctual.workflows WHERE run_id = $1 AND $2::uuid IS NOT NULL)`,
+}
+
+// TryAside tries again, by itself, what was set aside. A slot or a run is claimed by the tick loop.
+func (s *Claims) TryAside(ctx context.Context, i aside.Item) error {
+	var over bool // what cannot be read is there
+	if err := s.db.Chores.QueryRow(ctx, `SELECT `+gone[i.Kind], i.ID, i.Job).Scan(&over); err == nil && over {
+		s.aside.Done(ctx, i.Kind, i.ID)
+		return nil
+	}
+	switch one := []uuid.UUID{i.ID}; i.Kind {
+	case aside.Slot:
+		s.sieves.due.add(one)
+		s.db.Wake()
+	case aside.Run:
+		s.sieves.ready.add(one)
+		s.sieves.silent.add(one)
+		s.db.Wake()
+		s.db.Ask(ChoreSilent)
+	case aside.Outcome: // of which no replica has the outcome any more
+		n, err := s.endRunning(ctx, s.db.Chores, ofNoClaim, nil, one)
+		if n > 0 {
+			s.aside.Done(ctx, i.Kind, i.ID)
+		}
+		return pg.Wrap("ending an attempt that was set aside", err)
+	}
+	return nil
+}
