@@ -1002,7 +1002,8 @@ CREATE TABLE punctual.set_aside (
     retry_at   timestamptz NOT NULL,
     PRIMARY KEY (kind, item),
     CONSTRAINT set_aside_kind_is_known
-        CHECK (kind IN ('slot', 'run', 'outcome', 'workflow', 'event', 'operation'))
+        CHECK (kind IN ('slot', 'run', 'outcome', 'workflow', 'event', 'operation', 'pause', 'dated', 'notice',
+                        'recipient'))
 );
 CREATE INDEX set_aside_to_retry ON punctual.set_aside (retry_at);
 CREATE INDEX set_aside_of_job ON punctual.set_aside (job_id) WHERE job_id IS NOT NULL;
@@ -1012,7 +1013,8 @@ COMMENT ON TABLE  punctual.set_aside IS
 COMMENT ON COLUMN punctual.set_aside.kind IS
     'slot: the next slot of the job item. run: a waiting run. outcome: the end of an attempt of the run item. '
     'workflow: what follows in the workflow whose run is item. event: the runs that the event item makes. operation: '
-    'work on many runs or jobs.';
+    'work on many runs or jobs. pause: the end of the pause of the job item. dated: dated runs of the job item that no '
+    'longer fit it. notice: what is to be told of the job item. recipient: the messages of the notice line item.';
 COMMENT ON COLUMN punctual.set_aside.item IS 'Its id.';
 COMMENT ON COLUMN punctual.set_aside.tenant IS 'Whose it is.';
 COMMENT ON COLUMN punctual.set_aside.job_id IS 'The job that it belongs to; null: none.';

@@ -132,7 +132,7 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 		s.Letters.ForgetDeadLetters, s.Letters.ForgetOperations, s.Events.Forget, s.Overview.ForgetHours,
 		s.Overview.ForgetUsage, s.ForgetService, s.ForgetReplicas,
 		s.Notices.EndIncidents, s.Notices.ForgetNotices, s.Secrets.ForgetOfDeleted, s.Audit.Forget,
-		s.ForgetReports, s.Changes.Forget, s.Archives.Forget,
+		s.ForgetReports, s.Changes.Forget, s.Archives.Forget, s.Aside.Forget,
 	} {
 		_, more, err := chore(ctx)
 		left, failed = left || more, append(failed, err)

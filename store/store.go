@@ -141,18 +141,18 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.Aside = aside.New(s.DB, o.Log)
 	s.Freezes = freeze.New(s.DB, freeze.Options{Log: o.Log, Adopt: o.Adopt})
 	s.Secrets = secrets.New(s.DB, o.Master)
 	s.defaults = new(notices.Book)
 	s.Tenants = tenants.New(s.DB, s.defaults, s.Secrets, o.MaxKeyAge, o.Log)
-	s.Notices = notices.NewTeller(s.DB, s.Definitions, notices.Options{
+	s.Notices = notices.NewTeller(s.DB, s.Definitions, s.Aside, notices.Options{
 		Log: o.Log, PublicURL: o.PublicURL, Pages: o.Pages, Labels: o.NoticeLabels,
 	})
 	s.Audit = audit.New(s.DB, o.AuditRetention)
 	s.Changes = changes.New(s.DB)
 	s.Archives = archive.New(s.DB, archive.Options{Log: o.Log, Command: o.ArchiveCommand, Version: o.Version})
 	s.Days = days.New(s.DB, s.Archives, o.Retention, o.FailureRetention, o.Log)
-	s.Aside = aside.New(s.DB, o.Log)
 	s.Claims = claim.New(
 		claim.Rooms{
 			DB: s.DB, Days: s.Days, Freezes: s.Freezes, Definitions: s.Definitions, Aside: s.Aside,
@@ -167,10 +167,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Limits = limits.New(s.DB.Callers)
 	s.Overview = overview.New(s.DB)
 	s.Runs = runs.New(s.DB, s.Claims, s.Definitions)
-	s.Jobs = jobs.New(s.DB, s.Claims, s.Definitions, s.Secrets, jobs.Options{
+	s.Jobs = jobs.New(s.DB, s.Claims, s.Definitions, s.Secrets, s.Aside, jobs.Options{
 		Log: o.Log, DefaultJitter: o.DefaultJitter, Retention: o.Retention,
 	})
-	s.Letters = letters.New(s.DB, s.Days, s.Definitions, s.Jobs, letters.Options{
+	s.Letters = letters.New(s.DB, s.Days, s.Definitions, s.Jobs, s.Aside, letters.Options{
 		Log: o.Log, DefaultJitter: o.DefaultJitter, Retention: o.Retention, FailureRetention: o.FailureRetention,
 	})
 	return s, nil

@@ -62,11 +62,3 @@ func (s *Claims) forgetAside(ctx context.Context, outcomes []domain.Outcome, lef
 	written := slices.DeleteFunc(slices.Clone(outcomes), left.has)
 	s.aside.Done(ctx, aside.Outcome, pg.Column(written, runOf)...)
 }
-
-// setRunAside sets the end of a run's attempt aside. Nothing but its id is known, as its row may not be readable.
-func (s *Claims) setRunAside(ctx context.Context, run uuid.UUID, err error) {
-	item := aside.Item{Kind: aside.Outcome, ID: run}
-	_ = s.db.Chores.QueryRow(ctx, `SELECT r.tenant, r.job_id FROM punctual.runs_of(ARRAY[$1::uuid]) r`, run).
-		Scan(&item.Tenant, &item.Job) // what cannot be read stays unknown
-	s.aside.Put(ctx, item, err)
-}

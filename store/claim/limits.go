@@ -3,6 +3,7 @@ package claim
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/aside"
 	"punctual/store/pg"
 )
 
@@ -281,10 +283,16 @@ func (s *Claims) ReleaseLimits(ctx context.Context) (left bool, err error) {
 	if err != nil || len(keys) == 0 {
 		return false, pg.Wrap("looking for limits with room", err)
 	}
-	return false, s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		tx.Wake()
-		return release(ctx, tx, keys)
+	failed, err := aside.Apart(ctx, keys, func(ctx context.Context, keys []limitKey) error {
+		return s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+			tx.Wake()
+			return release(ctx, tx, keys)
+		})
 	})
+	for _, f := range failed { // nothing to set aside: the runs that wait at it are looked at again after a while
+		err = errors.Join(err, fmt.Errorf("setting due what waits at limit %s: %w", f.Item.Name, f.Err))
+	}
+	return false, err
 }
 
 // ReleaseLimit is ReleaseLimits for one limit that a transaction has changed.

@@ -167,7 +167,7 @@ func (s *Claims) endApart(
 		return err
 	})
 	for _, f := range failed {
-		s.setRunAside(ctx, f.Item, f.Err)
+		s.aside.PutRun(ctx, aside.Outcome, f.Item, f.Err)
 	}
 	if over := without(e.over, left); err == nil && len(over) > 0 && (inParts || len(failed) > 0) {
 		err = pg.Exec(ctx, pool, deleteLeases, over)

@@ -18,7 +18,6 @@ var gone = map[aside.Kind]string{
 		AND NOT EXISTS (SELECT FROM punctual.dated WHERE job_id = $2 AND run_id = $1)`,
 	aside.Outcome: `NOT EXISTS (
 		SELECT FROM punctual.runs_of(ARRAY[$1::uuid]) r WHERE r.finished_at IS NULL AND $2::uuid IS NOT NULL)`,
-	aside.Workflow: `NOT EXISTS (SELECT FROM punctual.workflows WHERE run_id = $1 AND $2::uuid IS NOT NULL)`,
 }
 
 // TryAside tries again, by itself, what was set aside. A slot or a run is claimed by the tick loop.

@@ -389,7 +389,7 @@ func TestDeletedJobIsPurgedWhenItsRunsAreGone(t *testing.T) {
 	purge := func() (left []string) {
 		t.Helper()
 		// As if hours had passed, or on another replica.
-		c.Jobs = jobs.New(c.DB, c.Claims, c.Definitions, c.Secrets, jobs.Options{Retention: c.Options.Retention})
+		c.Jobs = jobs.New(c.DB, c.Claims, c.Definitions, c.Secrets, c.Aside, jobs.Options{Retention: c.Options.Retention})
 		if _, _, err := c.Jobs.PurgeJobs(t.Context()); err != nil {
 			t.Fatal(err)
 		}

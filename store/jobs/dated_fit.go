@@ -3,12 +3,14 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/aside"
 	"punctual/store/pg"
 )
 
@@ -37,11 +39,12 @@ func queueDatedWork(b *pgx.Batch, jobs []uuid.UUID) {
 // its priority, and those of a deleted job are removed. When all those are removed, one skip with their number says so.
 // It passes over runs that another transaction writes; the claim that meets such a run puts it right.
 func (s *Jobs) FitDated(ctx context.Context) (wait time.Duration, left bool, err error) {
+	var job uuid.UUID
 	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		var job uuid.UUID
 		var after string
 		err := tx.QueryRow(ctx, `
-			SELECT job_id, after FROM punctual.dated_work ORDER BY looked_at LIMIT 1 FOR UPDATE SKIP LOCKED`).Scan(&job, &after)
+			SELECT job_id, after FROM punctual.dated_work WHERE job_id <> ALL($1::uuid[])
+			ORDER BY looked_at LIMIT 1 FOR UPDATE SKIP LOCKED`, s.aside.Resting(aside.Dated)).Scan(&job, &after)
 		if left, err = pg.Some(err); !left {
 			return err
 		}
@@ -76,7 +79,10 @@ func (s *Jobs) FitDated(ctx context.Context) (wait time.Duration, left bool, err
 		return pg.Exec(ctx, tx, `
 			UPDATE punctual.dated_work SET after = $2, looked_at = clock_timestamp() WHERE job_id = $1`, job, *last)
 	})
-	return 0, left, pg.Wrap("fitting dated runs to their jobs", err)
+	if left, err = s.aside.One(ctx, aside.Dated, job, left, err); err != nil {
+		return 0, false, fmt.Errorf("fitting dated runs to their jobs: %w", err)
+	}
+	return 0, left, nil
 }
 
 // removeDated removes a batch of the dated runs of a deleted job. When none is left it records how many there were.

@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"time"
 
+	"punctual/store/aside"
 	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/pg"
@@ -40,10 +41,13 @@ type Jobs struct {
 	claims      *claim.Claims
 	definitions *definitions.Definitions
 	secrets     *secrets.Secrets
+	aside       *aside.Aside
 	walks       walks
 }
 
 // New returns the jobs of a database.
-func New(db *pg.DB, c *claim.Claims, d *definitions.Definitions, s *secrets.Secrets, o Options) *Jobs {
-	return &Jobs{db: db, options: o, claims: c, definitions: d, secrets: s}
+func New(
+	db *pg.DB, c *claim.Claims, d *definitions.Definitions, s *secrets.Secrets, a *aside.Aside, o Options,
+) *Jobs {
+	return &Jobs{db: db, options: o, claims: c, definitions: d, secrets: s, aside: a}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/aside"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/pg"
@@ -153,15 +154,26 @@ func (s *Jobs) ResumeDue(ctx context.Context) (resumed int, next time.Duration, 
 }
 
 func (s *Jobs) resumeSome(ctx context.Context) (n int, err error) {
-	return pg.Do(ctx, s.db.Chores.For(pg.Everybody), func(tx *pg.Tx) (int, error) {
-		ids, err := pg.All(ctx, tx, pgx.RowTo[uuid.UUID], `
-			SELECT s.job_id FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
-			WHERE j.paused_until <= now() AND j.state = 'paused'
-			ORDER BY j.paused_until LIMIT $1 FOR NO KEY UPDATE OF s SKIP LOCKED`, resumeBatch)
-		if err != nil {
-			return 0, err
-		}
-		_, _, err = s.hold(ctx, tx, 0, ids, claim.PassOver) // ends the pauses that are over
-		return len(ids), err
+	over, err := pg.All(ctx, s.db.Chores, pgx.RowTo[uuid.UUID], `
+		SELECT id FROM punctual.jobs
+		WHERE paused_until <= now() AND state = 'paused' AND id <> ALL($2::uuid[])
+		ORDER BY paused_until LIMIT $1`, resumeBatch, s.aside.Resting(aside.Pause))
+	if err != nil {
+		return 0, err
+	}
+	err = s.aside.Each(ctx, aside.Pause, over, func(ctx context.Context, jobs []uuid.UUID) error {
+		return s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+			ids, err := pg.All(ctx, tx, pgx.RowTo[uuid.UUID], `
+				SELECT s.job_id FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
+				WHERE j.id = ANY($1::uuid[]) AND j.paused_until <= now() AND j.state = 'paused'
+				ORDER BY j.paused_until FOR NO KEY UPDATE OF s SKIP LOCKED`, jobs)
+			if err != nil {
+				return err
+			}
+			_, _, err = s.hold(ctx, tx, 0, ids, claim.PassOver) // ends the pauses that are over
+			n += len(ids)
+			return err
+		})
 	})
+	return n, err
 }

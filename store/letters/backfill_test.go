@@ -434,7 +434,7 @@ func TestBackfillLeavesOutWhatGrewTooOldMeanwhile(t *testing.T) {
 	job := c.Create("a")
 	to := Began.Add(-30 * time.Minute) // it is a slot of the job
 	o := c.Backfill(letters.BackfillRequest{Job: "a", From: to.Add(-4 * time.Hour), To: to})
-	c.Letters = letters.New(c.DB, c.Days, c.Definitions, c.Jobs, letters.Options{
+	c.Letters = letters.New(c.DB, c.Days, c.Definitions, c.Jobs, c.Aside, letters.Options{
 		Log: slog.Default(), Retention: time.Since(to) + 150*time.Minute,
 	})
 	c.Work()

@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"time"
 
+	"punctual/store/aside"
 	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/jobs"
@@ -39,15 +40,16 @@ type Letters struct {
 	days        *days.Days
 	definitions *definitions.Definitions
 	jobs        *jobs.Jobs
+	aside       *aside.Aside
 	options     Options
 	pace        pace
 }
 
 // New returns the dead letters and operations of a database.
 func New(
-	db *pg.DB, days *days.Days, definitions *definitions.Definitions, jobs *jobs.Jobs, o Options,
+	db *pg.DB, days *days.Days, definitions *definitions.Definitions, jobs *jobs.Jobs, a *aside.Aside, o Options,
 ) *Letters {
-	return &Letters{db: db, days: days, definitions: definitions, jobs: jobs, options: o}
+	return &Letters{db: db, days: days, definitions: definitions, jobs: jobs, aside: a, options: o}
 }
 
 // groupCursor is the list that a cursor of groups belongs to.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/store/aside"
 	"punctual/store/days"
 	"punctual/store/pg"
 )
@@ -80,7 +81,7 @@ func (l *Letters) Operate(ctx context.Context) (wait time.Duration, left bool, e
 	var o *bulk
 	err = l.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		var err error
-		if o, err = lockOperation(ctx, tx); err != nil {
+		if o, err = l.lockOperation(ctx, tx); err != nil {
 			return err
 		}
 		if o == nil {
@@ -106,20 +107,24 @@ func (l *Letters) Operate(ctx context.Context) (wait time.Duration, left bool, e
 	case cannotSucceed(err):
 		return 0, true, l.failOperation(ctx, o.id, err)
 	}
+	if o != nil {
+		left, err = l.aside.One(ctx, aside.Operation, o.id, left, err)
+	}
 	return wait, left, err
 }
 
 // lockOperation locks the operation whose turn it is. It returns nil if no operation is due, or if other replicas work
 // on those that are. Kinds that this binary does not know are left to binaries that do.
-func lockOperation(ctx context.Context, tx *pg.Tx) (*bulk, error) {
+func (l *Letters) lockOperation(ctx context.Context, tx *pg.Tx) (*bulk, error) {
 	var o bulk
 	err := tx.QueryRow(ctx, `
 		SELECT o.id, o.kind, coalesce(o.note, ''), coalesce(o.max_per_second, 0), least(t.max_runs_per_second, $2),
 		       o.requested_by
 		FROM punctual.operations o JOIN punctual.tenants t ON t.id = o.tenant
 		WHERE o.state = 'running' AND o.kind = ANY($1::text[]) AND o.next_at <= clock_timestamp()
+		  AND o.id <> ALL($3::uuid[])
 		ORDER BY o.next_at LIMIT 1 FOR UPDATE OF o SKIP LOCKED`,
-		knownKinds, mostAhead).Scan(&o.id, &o.kind, &o.note, &o.rate, &o.second, &o.by)
+		knownKinds, mostAhead, l.aside.Resting(aside.Operation)).Scan(&o.id, &o.kind, &o.note, &o.rate, &o.second, &o.by)
 	if some, err := pg.Some(err); !some {
 		return nil, pg.Wrap("locking an operation", err)
 	}

@@ -14,6 +14,7 @@ package notices
 import (
 	"log/slog"
 
+	"punctual/store/aside"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 )
@@ -32,12 +33,13 @@ type Options struct {
 type Teller struct {
 	db          *pg.DB
 	definitions *definitions.Definitions
+	aside       *aside.Aside
 	options     Options
 }
 
 // NewTeller returns a Teller for a database.
-func NewTeller(db *pg.DB, d *definitions.Definitions, o Options) *Teller {
-	return &Teller{db: db, definitions: d, options: o}
+func NewTeller(db *pg.DB, d *definitions.Definitions, a *aside.Aside, o Options) *Teller {
+	return &Teller{db: db, definitions: d, aside: a, options: o}
 }
 
 // labels returns those of a job's labels that notices carry.

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/aside"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 )
@@ -45,24 +46,35 @@ func (s *Teller) Notify(ctx context.Context) (left bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	found, err := pg.All(ctx, s.db.Chores, pgx.RowTo[uuid.UUID], `
+		SELECT DISTINCT n.job_id
+		FROM (SELECT job_id FROM punctual.notices
+		      WHERE tell_at <= now() AND job_id <> ALL($2::uuid[]) ORDER BY tell_at LIMIT $1) n`,
+		tellBatch, s.aside.Resting(aside.Notice))
+	if err == nil {
+		err = s.aside.Each(ctx, aside.Notice, found, func(ctx context.Context, jobs []uuid.UUID) error {
+			told, err := s.notify(ctx, jobs)
+			left = left || told
+			return err
+		})
+	}
+	return left || watched, pg.Wrap("creating notices of jobs", err)
+}
+
+// notify adds the notices of jobs to the lines of their recipients.
+func (s *Teller) notify(ctx context.Context, jobs []uuid.UUID) (told bool, err error) {
 	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		t := telling{teller: s, tx: tx}
-		found, err := pg.All(ctx, tx, pgx.RowTo[uuid.UUID], `
-			SELECT DISTINCT n.job_id
-			FROM (SELECT job_id FROM punctual.notices WHERE tell_at <= now() ORDER BY tell_at LIMIT $1) n`, tellBatch)
-		if err != nil || len(found) == 0 {
+		if err := t.lock(ctx, jobs); err != nil {
 			return err
 		}
-		if err := t.lock(ctx, found); err != nil {
-			return err
-		}
-		left = len(t.jobs) > 0
+		told = len(t.jobs) > 0
 		if err := t.choose(ctx); err != nil {
 			return err
 		}
 		return t.write(ctx)
 	})
-	return left || watched, pg.Wrap("creating notices of jobs", err)
+	return told, err
 }
 
 // lock locks the jobs' rows of notified, and inserts missing ones. It deletes the notices of jobs that no longer exist.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
+	"punctual/store/aside"
 	"punctual/store/pg"
 )
 
@@ -55,6 +57,7 @@ func (s *Teller) ClaimNotice(ctx context.Context) (*notice.Outgoing, error) {
 	if m, err := s.claimApproval(ctx); m != nil || err != nil {
 		return m, err
 	}
+	var taken uuid.UUID
 	m, err := s.claim(ctx, func(tx *pg.Tx) (*notice.Outgoing, error) {
 		l := line{Outgoing: notice.Outgoing{ID: domain.NewRunID(time.Now())}}
 		err := tx.QueryRow(ctx, `
@@ -62,15 +65,22 @@ func (s *Teller) ClaimNotice(ctx context.Context) (*notice.Outgoing, error) {
 			FROM punctual.notice_lines l
 			JOIN punctual.tenants t ON t.id = l.tenant
 			CROSS JOIN punctual.deployment d
-			WHERE l.due_at <= now() AND l.held_until <= now() AND `+maySend+`
-			ORDER BY l.due_at LIMIT 1 FOR NO KEY UPDATE OF l SKIP LOCKED`).Scan(
+			WHERE l.due_at <= now() AND l.held_until <= now() AND l.id <> ALL($1::uuid[]) AND `+maySend+`
+			ORDER BY l.due_at LIMIT 1 FOR NO KEY UPDATE OF l SKIP LOCKED`, s.aside.Resting(aside.Recipient)).Scan(
 			&l.Line, &l.Tenant, &l.To.Format, &l.To.URL, &l.To.Secret, &l.To.Template, &l.sent, &l.causes, &l.now)
 		if some, err := pg.Some(err); !some {
 			return nil, err
 		}
+		taken = l.Line
 		return &l.Outgoing, s.compose(ctx, tx, &l)
 	})
-	return m, pg.Wrap("claiming a notice", err)
+	if again, err := s.aside.One(ctx, aside.Recipient, taken, false, err); again || err != nil {
+		if err == nil {
+			return s.ClaimNotice(ctx) // of another recipient
+		}
+		return nil, fmt.Errorf("claiming a notice: %w", err)
+	}
+	return m, nil
 }
 
 // maySend is SQL for whether anything of a tenant t of the deployment d may be sent.

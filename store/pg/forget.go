@@ -2,6 +2,7 @@ package pg
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,8 +14,13 @@ import (
 // ForgetBatch is how many rows one transaction of a chore deletes.
 const ForgetBatch = 1000
 
+// mostStuck is how many rows of a table that cannot be deleted ForgetOld passes over.
+const mostStuck = 100
+
 // ForgetOld deletes the rows of a table in which the column instant is older than age, oldest first. A deleted row
-// stays in the column's index as long as an old snapshot sees it. So each batch starts behind the one before.
+// stays in the column's index as long as an old snapshot sees it. So each batch starts behind the one before. A row that
+// cannot be deleted keeps no other: a batch that fails is made smaller, and passes over the row that fails alone. The
+// error is then that row's.
 func ForgetOld(
 	ctx context.Context, p *Pool, table, instant string, key []string, age time.Duration,
 ) (int, bool, error) {
@@ -26,23 +32,54 @@ func ForgetOld(
 	for i, column := range key {
 		same[i] = fmt.Sprintf("d.%[1]s = old.%[1]s", column)
 	}
-	sql := fmt.Sprintf(`
+	f := forgetting{pool: p, age: age, size: ForgetBatch, sql: fmt.Sprintf(`
 		WITH old AS (
 		    SELECT %[3]s FROM punctual.%[1]s
 		    WHERE %[2]s < now() - $1::interval AND %[2]s >= $2
-		    ORDER BY %[2]s LIMIT $3 FOR UPDATE SKIP LOCKED),
+		    ORDER BY %[2]s LIMIT $3 OFFSET $4 FOR UPDATE SKIP LOCKED),
 		gone AS (DELETE FROM punctual.%[1]s d USING old WHERE %[4]s RETURNING old.%[2]s)
 		SELECT count(*), coalesce(max(%[2]s), $2) FROM gone`,
-		table, instant, strings.Join(columns, ", "), strings.Join(same, " AND "))
-	var after time.Time
-	n, left, err := Repeat(ctx, ForgetBatch, func(ctx context.Context) (found, gone int, err error) {
+		table, instant, strings.Join(columns, ", "), strings.Join(same, " AND "))}
+	n, left, err := Repeat(ctx, ForgetBatch, f.batch)
+	return n, left, Wrap("removing old rows of "+table, errors.Join(f.stuck, err))
+}
+
+// forgetting is the removal of the old rows of a table.
+type forgetting struct {
+	pool  *Pool
+	sql   string
+	age   time.Duration
+	after time.Time // the newest instant of the rows that are gone
+	size  int       // of the next batch
+	over  int       // how many rows it passes over, because they cannot be deleted
+	stuck error     // why the last of these could not
+}
+
+// batch removes a batch of rows. It says that it found a whole one unless there are no more.
+func (f *forgetting) batch(ctx context.Context) (found, gone int, err error) {
+	for {
 		var b pgx.Batch
 		b.Queue(ByIndex)
-		b.Queue(sql, age, after, ForgetBatch).QueryRow(IntoPlaces(&gone, &after))
-		err = p.SendBatch(ctx, &b).Close()
-		return gone, gone, err
-	})
-	return n, left, Wrap("removing old rows of "+table, err)
+		after := f.after
+		if f.over > 0 {
+			after = time.Time{} // the rows to pass over are the oldest
+		}
+		b.Queue(f.sql, f.age, after, f.size, f.over).QueryRow(IntoPlaces(&gone, &f.after))
+		err = f.pool.SendBatch(ctx, &b).Close()
+		switch {
+		case err == nil && gone < f.size:
+			return gone, gone, nil
+		case err == nil:
+			f.size = min(2*f.size, ForgetBatch)
+			return ForgetBatch, gone, nil
+		case ctx.Err() != nil || Away(err) || f.over >= mostStuck:
+			return 0, 0, err
+		case f.size > 1:
+			f.size = max(f.size/8, 1)
+		default:
+			f.over, f.stuck = f.over+1, err
+		}
+	}
 }
 
 // repeatFor is how long Repeat starts further batches, so that other chores have their turn.
