@@ -52,6 +52,7 @@ type cli struct {
 	Runs        command.Runs        `cmd:"" help:"Follow the runs that end, by the API of a replica, and read archived days back."`
 	Events      command.Events      `cmd:"" help:"Emit events, list them, and show what they did, by the API of a replica."`
 	Limits      command.Limits      `cmd:"" help:"List, set and delete the limits that jobs share, by the API of a replica."`
+	Aside       command.Aside       `cmd:"" help:"List what fails by itself and was set aside; try it again or give it up, by the API of a replica."`
 	Audit       command.Audit       `cmd:"" help:"List who changed what, newest first, by the API of a replica. Needs an admin."`
 	Freeze      command.Freeze      `cmd:"" help:"Stop all claims, for all tenants or for one. Requests in flight end; nothing else is sent until unfreeze."`
 	Unfreeze    command.Unfreeze    `cmd:"" help:"End a freeze, or dispatch from a database that was restored or upgraded."`

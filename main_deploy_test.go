@@ -248,6 +248,7 @@ var firing = map[string][]string{
 	"PunctualReplicaLost":        {`punctual_recovered_runs_total 0x175 1x5`},
 	"PunctualReplicaLacks":       {`punctual_replica_shortages_total{instance="a",lacks="ports"} 0x175 1x5`},
 	"PunctualClockDiffers":       {`punctual_clock_offset_seconds{instance="a"} -1x180`},
+	"PunctualSetAside":           {`punctual_set_aside{kind="slot"} 1x180`},
 	"PunctualOutcomeLost":        {`punctual_lost_outcomes_total 0x175 1x5`},
 	"PunctualPartitionsMissing":  {`punctual_partition_days_ahead 4x180`},
 	"PunctualMaintenanceFails":   {`punctual_maintenance_failures_total 0+1x180`},

@@ -78,6 +78,7 @@ func NewHandler(c Config) (http.Handler, error) {
 	s.secretRoutes()
 	s.overviewRoutes()
 	s.fleetRoutes()
+	s.asideRoutes()
 	s.limitRoutes()
 	s.freezeRoutes()
 	s.auditRoutes()

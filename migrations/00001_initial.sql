@@ -3162,7 +3162,8 @@ CREATE DOMAIN punctual.audit_action AS text CONSTRAINT audit_action_is_known CHE
     'run.move', 'run.approve', 'run.reject', 'dead_letter.replay', 'dead_letter.resolve', 'operation.create', 'operation.cancel', 'api_key.create',
     'api_key.revoke', 'tenant.create', 'tenant.update', 'tenant.delete', 'secret.put', 'secret.delete', 'secret.rotate',
     'signing_secret.create', 'signing_secret.delete', 'limit.put', 'limit.delete', 'deployment.freeze', 'deployment.unfreeze', 'deployment.adopt',
-    'tenant.freeze', 'tenant.unfreeze', 'tenant.grant', 'tenant.revoke', 'breaker.reset'));
+    'tenant.freeze', 'tenant.unfreeze', 'tenant.grant', 'tenant.revoke', 'breaker.reset', 'set_aside.retry',
+    'set_aside.drop'));
 COMMENT ON DOMAIN punctual.audit_action IS 'What an actor did.';
 CREATE TABLE punctual.audit_log (
     id           uuid NOT NULL,
@@ -3319,6 +3320,13 @@ COMMENT ON FUNCTION punctual.held_by(text, timestamptz) IS
     'The limit that a tenant''s due work waits for now, from held_by and held_at of tenant_usage; null: none.';
 
 -- SECURITY DEFINER, because a tenant may not see replicas.
+CREATE FUNCTION punctual.why_aside(of_kind text, item uuid) RETURNS text
+LANGUAGE sql STABLE AS $$
+    SELECT 'set aside: ' || a.reason FROM punctual.set_aside a WHERE a.kind = of_kind AND a.item = why_aside.item
+$$;
+COMMENT ON FUNCTION punctual.why_aside(text, uuid) IS
+    'Why an item is set aside, as in overdue.held_by; null: it is not.';
+
 CREATE FUNCTION punctual.is_served(queue text) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM punctual.replicas r
@@ -3667,8 +3675,9 @@ WITH queues AS (SELECT id, name, punctual.is_served(name) AS served FROM punctua
 SELECT t.name AS tenant, j.name AS job, j.id AS job_id, NULL::uuid AS run_id, 'slot' AS what, s.scheduled_for,
        s.next_run_at AS due_at, now() - s.next_run_at AS overdue_by, q.name AS queue,
        CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
-            ELSE punctual.waits_for(q.served, q.name, NULL, NULL, punctual.held_by(u.held_by, u.held_at),
-                                    s.next_run_at) END AS held_by,
+            ELSE coalesce(punctual.why_aside('slot', j.id),
+                          punctual.waits_for(q.served, q.name, NULL, NULL, punctual.held_by(u.held_by, u.held_at),
+                                             s.next_run_at)) END AS held_by,
        NULL::timestamptz AS held_until, NULL::text AS step
 FROM punctual.schedules s
 JOIN punctual.jobs j ON j.id = s.job_id
@@ -3680,9 +3689,10 @@ UNION ALL
 SELECT t.name, j.name, y.job_id, y.run_id, 'run', r.scheduled_for,
        r.due_at, now() - r.due_at, q.name,
        CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
-            ELSE punctual.waits_for(q.served, q.name,
-                                    coalesce(y.held_by, punctual.limit_in_words(y.tenant, y.at_limit, y.due_at)),
-                                    g.active_run, punctual.held_by(u.held_by, u.held_at), y.due_at) END,
+            ELSE coalesce(punctual.why_aside('run', y.run_id),
+                          punctual.waits_for(q.served, q.name,
+                                             coalesce(y.held_by, punctual.limit_in_words(y.tenant, y.at_limit, y.due_at)),
+                                             g.active_run, punctual.held_by(u.held_by, u.held_at), y.due_at)) END,
        CASE WHEN y.held_by IS NOT NULL THEN y.held_until END, r.step
 FROM punctual.ready y
 JOIN punctual.runs_of(ARRAY(
@@ -3699,7 +3709,9 @@ WHERE y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR g.
 UNION ALL
 SELECT t.name, j.name, d.job_id, d.run_id, 'dated', d.due_at, d.due_at, now() - d.due_at, q.name,
        CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
-            ELSE punctual.waits_for(q.served, q.name, NULL, NULL, punctual.held_by(u.held_by, u.held_at), d.due_at) END,
+            ELSE coalesce(punctual.why_aside('run', d.run_id),
+                          punctual.waits_for(q.served, q.name, NULL, NULL, punctual.held_by(u.held_by, u.held_at),
+                                             d.due_at)) END,
        NULL, NULL
 FROM punctual.dated d
 JOIN punctual.jobs j ON j.id = d.job_id
@@ -3727,7 +3739,7 @@ COMMENT ON COLUMN punctual.overdue.overdue_by IS 'For how long it has been due.'
 COMMENT ON COLUMN punctual.overdue.held_by IS
     'What it waits for. frozen: nothing of the deployment or its tenant is claimed. breaker HOST: the host cannot be '
     'reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active, or comes '
-    'first. limit NAME: a limit of its tenant, or one that jobs share, with a run that holds it. slots: all worker slots are taken. Or a text that no live replica serves its queue. Null: '
+    'first. limit NAME: a limit of its tenant, or one that jobs share, with a run that holds it. slots: all worker slots are taken. set aside: it fails by itself, and why. Or a text that no live replica serves its queue. Null: '
     'nothing, a replica is about to take it.';
 COMMENT ON COLUMN punctual.overdue.held_until IS 'Until when at most it waits for its host.';
 COMMENT ON COLUMN punctual.overdue.step IS 'On the run of a step: its name.';

@@ -3,6 +3,13 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"punctual/store/aside"
+	"punctual/store/audit"
+	"punctual/store/pg"
 )
 
 // tryAside tries again, each by itself, what claims and finishes have set aside. What fails again stays aside, and keeps
@@ -17,4 +24,53 @@ func (s *Store) tryAside(ctx context.Context) (left bool, err error) {
 		failed = append(failed, s.Claims.TryAside(ctx, item))
 	}
 	return false, errors.Join(failed...)
+}
+
+// RetryAside has something tried again at once that was set aside.
+func (s *Store) RetryAside(ctx context.Context, kind aside.Kind, id uuid.UUID) error {
+	return s.DB.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		item, err := aside.Retry(ctx, tx, kind, id)
+		if err != nil {
+			return err
+		}
+		return audit.Write(ctx, tx, item.Tenant, audit.Change{Action: audit.AsideRetry, Name: nameOf(item), Job: item.Job})
+	})
+}
+
+// DropAside gives up something that was set aside: it ends as far as that can be written. What has no end of its own,
+// such as the slot of a job, is changed by its job; then ErrState says how.
+func (s *Store) DropAside(ctx context.Context, kind aside.Kind, id uuid.UUID) error {
+	end, can := s.ends()[kind]
+	if !can {
+		return fmt.Errorf("%w: pause, change or delete the job in place of dropping its %s", pg.ErrState, kind)
+	}
+	var item aside.Item
+	err := s.DB.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
+		if item, err = aside.Drop(ctx, tx, kind, id); err != nil {
+			return err
+		}
+		return audit.Write(ctx, tx, item.Tenant, audit.Change{Action: audit.AsideDrop, Name: nameOf(item), Job: item.Job})
+	})
+	if err != nil {
+		return err
+	}
+	return end(ctx, item)
+}
+
+func nameOf(i aside.Item) string { return fmt.Sprint(i.Kind, " ", i.ID) }
+
+// ends returns how an item of each kind is given up.
+func (s *Store) ends() map[aside.Kind]func(context.Context, aside.Item) error {
+	cancel := func(ctx context.Context, i aside.Item) error {
+		_, err := s.Runs.CancelRun(ctx, i.Tenant, i.ID)
+		return err
+	}
+	return map[aside.Kind]func(context.Context, aside.Item) error{
+		aside.Run: cancel, aside.Workflow: cancel,
+		aside.Outcome:   func(ctx context.Context, i aside.Item) error { return s.Claims.Bury(ctx, i.ID) },
+		aside.Event:     func(ctx context.Context, i aside.Item) error { return s.Events.End(ctx, i.ID) },
+		aside.Operation: func(ctx context.Context, i aside.Item) error { return s.Letters.EndOperation(ctx, i.ID) },
+		aside.Notice:    func(ctx context.Context, i aside.Item) error { return s.Notices.Drop(ctx, i.ID) },
+		aside.Recipient: func(ctx context.Context, i aside.Item) error { return s.Notices.DropLine(ctx, i.ID) },
+	}
 }

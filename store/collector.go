@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler"
+	"punctual/store/aside"
 	"punctual/store/fleet"
 )
 
@@ -108,6 +109,9 @@ var (
 			"reader's position (behind) or too old (stale), did not know what was asked for or not as final (unknown), or "+
 			"because the read failed there (failed) or the standby could not be used (unusable).",
 		"answer")
+	asideDesc = newDesc("punctual_set_aside",
+		"Items that fail by themselves and were set aside so that all others go on, by their kind.",
+		"kind")
 	takenBackDesc = newDesc("punctual_lost_outcomes_total",
 		"Runs that had not ended and that no replica had, because the database had lost what it had acknowledged. "+
 			"This replica took them back.")
@@ -164,6 +168,12 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	if n, waiting, err := c.Store.Claims.CountWorkflows(ctx); c.read(err, "the workflows cannot be counted") {
 		gauge(ch, workflowsDesc, float64(n))
 		gauge(ch, approvalsDesc, float64(waiting))
+	}
+	counted, err := c.Store.Aside.Counts(ctx)
+	if c.read(err, "what is set aside cannot be counted") {
+		for _, kind := range aside.Kinds() {
+			gauge(ch, asideDesc, float64(counted[kind]), string(kind))
+		}
 	}
 	if pending, err := c.Store.Events.CountPending(ctx); c.read(err, "the pending events cannot be counted") {
 		gauge(ch, pendingEventsDesc, float64(pending.Events))

@@ -177,6 +177,12 @@ const (
 	Breakers = Call[Query, httpapi.BreakerList]("GET /v1/breakers")
 	// ResetBreakers resets the breakers of the host that the body names; of every host if it is empty.
 	ResetBreakers = Call[map[string]string, httpapi.BreakersReset]("POST /v1/breakers/reset")
+	// SetAside lists what fails by itself and was set aside.
+	SetAside = Call[Query, httpapi.AsideList]("GET /v1/set-aside")
+	// RetryAside has an item tried again that is set aside.
+	RetryAside = Call[any, any]("POST /v1/set-aside/{kind}/{item}/retry")
+	// DropAside gives up an item that is set aside.
+	DropAside = Call[Query, any]("DELETE /v1/set-aside/{kind}/{item}")
 	// Freeze stops all claims of a tenant or of the deployment.
 	Freeze = Call[httpapi.FreezeInput, httpapi.FreezeState]("POST /v1/freeze")
 	// Unfreeze ends a freeze.

@@ -68,6 +68,7 @@ var scenes = []scene{
 				[]string{"PunctualReplicaDown", "PunctualReplicaLost", "PunctualQueueWithoutReplica"},
 				"kill -9 of the only replica of a queue, with a request in flight", killed,
 			},
+			{[]string{"PunctualSetAside"}, "a trigger of somebody else's refuses each run of one job", refusedRuns},
 			{
 				[]string{"PunctualWorkWaits", "PunctualManyOverdue"},
 				"a transaction in psql locks 120 due jobs, and stays open", lockedOut,
@@ -263,6 +264,21 @@ func lockedOut(s *site) (end func()) {
 	tx := stranger(s, s.dsn)
 	locks(s, tx, `schedules WHERE job_id IN (SELECT id FROM punctual.jobs WHERE name LIKE 'locked-%')`)
 	return func() { must(s, tx.Rollback(s.Context())) }
+}
+
+func refusedRuns(s *site) (end func()) {
+	s.create(job("refused", s.w.URL+"/fine", process.JobSpec{"schedule": every("1s")}))
+	execute(s, connect(s, s.dsn), `
+		CREATE FUNCTION punctual.refuse_run() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF NEW.job_id = (SELECT id FROM punctual.jobs WHERE name = 'refused') THEN RAISE EXCEPTION 'refused'; END IF;
+			RETURN NEW;
+		END $$;
+		CREATE TRIGGER refuse BEFORE INSERT ON punctual.runs FOR EACH ROW EXECUTE FUNCTION punctual.refuse_run()`)
+	return func() {
+		execute(s, connect(s, s.dsn), `DROP TRIGGER refuse ON punctual.runs`)
+		s.call("DELETE", "/v1/jobs/refused", nil)
+		execute(s, connect(s, s.dsn), `DELETE FROM punctual.set_aside`)
+	}
 }
 
 func noProxy(s *site) (end func()) {

@@ -44,6 +44,8 @@ const (
 	TenantGrant         Action = "tenant.grant" // to a database role, which may make runs in SQL
 	TenantRevoke        Action = "tenant.revoke"
 	BreakerReset        Action = "breaker.reset"
+	AsideRetry          Action = "set_aside.retry" // of what fails by itself
+	AsideDrop           Action = "set_aside.drop"
 )
 
 // Actions lists every action.
@@ -55,7 +57,7 @@ var Actions = []Action{
 	TenantCreate, TenantUpdate, TenantDelete, SecretPut, SecretDelete, SecretRotate,
 	SigningSecretCreate, SigningSecretDelete, LimitPut, LimitDelete,
 	DeploymentFreeze, DeploymentUnfreeze, DeploymentAdopt, TenantFreeze, TenantUnfreeze,
-	TenantGrant, TenantRevoke, BreakerReset,
+	TenantGrant, TenantRevoke, BreakerReset, AsideRetry, AsideDrop,
 }
 
 // Resource returns the kind of resource that the action changes.

@@ -2,9 +2,11 @@ package claim
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
+	"punctual/scheduler/domain"
 	"punctual/store/aside"
 	"punctual/store/pg"
 )
@@ -45,3 +47,21 @@ func (s *Claims) TryAside(ctx context.Context, i aside.Item) error {
 	}
 	return nil
 }
+
+// Bury ends a running attempt, of which nothing else can be written, as the last one: the run is dead, with the reason
+// poison.
+func (s *Claims) Bury(ctx context.Context, run uuid.UUID) error {
+	held, err := readRunning(ctx, s.db.Callers, ofAnybody, nil, []uuid.UUID{run})
+	if err != nil || len(held.runs) == 0 {
+		return err
+	}
+	_, _, err = s.end(ctx, s.db.Callers, held, func(r claimedRun, now time.Time) domain.Outcome {
+		return domain.JudgeLost(r.Assignment, 2, r.started, now)
+	})
+	return pg.Wrap("ending an attempt that was dropped", err)
+}
+
+// ofAnybody are running attempts, whoever holds them.
+const ofAnybody = `punctual.runs r
+CROSS JOIN (SELECT NULL::uuid AS id WHERE $1::uuid[] IS NULL) c
+WHERE r.id = ANY($2::uuid[]) AND r.status = 'running'`

@@ -19,15 +19,22 @@ type Wait struct {
 // oldestDue is SQL for the oldest due work of a lane with a condition on its tenant, in the order of the index that
 // claims read. It reads at most $1 rows, and none unless there may be such work.
 func oldestDue(maybe, tenants string) string {
-	oldest := func(work, due, condition string) string {
+	oldest := func(work, due, condition, aside string) string {
 		return `(SELECT s.at FROM (
 		             SELECT s.` + due + ` AS at, s.tenant FROM punctual.` + work + ` s
 		             WHERE ` + maybe + ` AND ` + condition + ` AND s.lane = l.lane AND s.` + due + ` <= now()
+		               AND ` + aside + `
 		             ORDER BY s.` + due + ` LIMIT $1) s
 		         WHERE ` + tenants + ` ORDER BY s.at LIMIT 1)`
 	}
-	return `least(` + oldest(`schedules`, `next_run_at`, `s.enabled`) + `,
-	              ` + oldest(`ready`, `due_at`, `s.held_by IS NULL AND NOT s.at_gate`) + `)`
+	return `least(` + oldest(`schedules`, `next_run_at`, `s.enabled`, notAside(`s.job_id`, `slot`)) + `,
+	              ` + oldest(`ready`, `due_at`, `s.held_by IS NULL AND NOT s.at_gate`,
+		notAside(`s.run_id`, `run`)) + `)`
+}
+
+// notAside leaves out what is set aside: it waits for no replica.
+func notAside(id, kind string) string {
+	return id + ` <> ALL(ARRAY(SELECT a.item FROM punctual.set_aside a WHERE a.kind = '` + kind + `'))`
 }
 
 // waitsOf begins a query for what waits: the lanes, and the tenants whose work waits for something else.

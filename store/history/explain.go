@@ -106,6 +106,7 @@ type explaining struct {
 	waiting  *runs.WaitingFor // what the run waits for
 	unserved string           // the job's queue, if no live replica serves it
 	short    string           // what a replica of the job's queue lacks
+	aside    string           // why the job's next slot is set aside; empty: it is not
 	frozen   string           // why nothing of the tenant is sent; empty: the tenant is not frozen
 	zone     *time.Location
 	history  domain.History
@@ -129,11 +130,12 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 		       coalesce((SELECT q.name
 		                 FROM punctual.queues q
 		                 WHERE q.id = j.queue AND NOT punctual.is_served(q.name)), ''),
-		       coalesce((SELECT punctual.shortage(q.name) FROM punctual.queues q WHERE q.id = j.queue), '')
+		       coalesce((SELECT punctual.shortage(q.name) FROM punctual.queues q WHERE q.id = j.queue), ''),
+		       coalesce(punctual.why_aside('slot', j.id), '')
 		FROM punctual.jobs j
 		LEFT JOIN punctual.schedules s ON s.job_id = j.id
 		WHERE j.id = $1 AND j.tenant = $2`, id, e.tenant).
-		Scan(&e.state, &e.until, &e.ended, &next, &e.now, &kept, &e.unserved, &e.short)
+		Scan(&e.state, &e.until, &e.ended, &next, &e.now, &kept, &e.unserved, &e.short, &e.aside)
 	if err != nil {
 		return pg.Found(err, "job %q", ref)
 	}

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"strings"
 	"fmt"
 	"time"
 
@@ -94,6 +95,9 @@ func (e *explaining) waitsFor(otherwise string) string {
 	if e.frozen != "" {
 		return ": " + e.frozen
 	}
+	if e.aside != "" {
+		return ": it is " + e.aside
+	}
 	if e.unserved != "" {
 		return fmt.Sprintf(": no live replica serves the queue %q", e.unserved)
 	}
@@ -111,6 +115,8 @@ func (e *explaining) waitText(w *runs.WaitingFor) string {
 	r := e.Run
 	text := "it has waited since " + pg.Stamp(w.Since) + " for "
 	switch {
+	case strings.HasPrefix(w.What, "set aside"):
+		return "since " + pg.Stamp(w.Since) + " it is " + w.What
 	case w.What == "gate":
 		return text + "another run of the job to end"
 	case w.What == "slots":

@@ -49,6 +49,7 @@ const (
 	ViolationChain      ViolationKind = "chain"        // an end that triggered too little or too much
 	ViolationLimit      ViolationKind = "limit"        // a limit with too many holders or starts, or with needless waits
 	ViolationWorkflow   ViolationKind = "workflow"     // a step or a workflow that stands still
+	ViolationAside      ViolationKind = "set_aside"    // what fails by itself, and so was set aside
 	ViolationUnreadable ViolationKind = "unverifiable" // a job whose definition this binary cannot read
 )
 
@@ -133,7 +134,7 @@ func (h *History) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, e
 		}
 	}
 	for _, look := range []func(context.Context, pgx.Tx) error{
-		v.reports, v.dated, v.chains, v.events, v.workflows, v.starts,
+		v.reports, v.dated, v.chains, v.events, v.workflows, v.starts, v.setAside,
 	} {
 		if err := v.read(ctx, look); err != nil {
 			return v.summary, err

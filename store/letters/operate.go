@@ -244,3 +244,8 @@ func (l *Letters) failOperation(ctx context.Context, id uuid.UUID, cause error) 
 		return endOperation(ctx, tx, id, OperationFailed, pg.Storable(cause.Error()))
 	})
 }
+
+// EndOperation gives up an operation that fails each time.
+func (l *Letters) EndOperation(ctx context.Context, id uuid.UUID) error {
+	return l.failOperation(ctx, id, hopeless("it failed each time, and was dropped"))
+}

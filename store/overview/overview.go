@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/store/archive"
+	"punctual/store/pg"
 )
 
 // Figures are what needs attention now, and how the last 24 hours went.
@@ -17,6 +18,7 @@ type Figures struct {
 	Events      Pending          `json:"events" doc:"Events that have not come to all their subscribers."`
 	DeadLetters OpenLetters      `json:"dead_letters" doc:"Runs that exhausted their attempts, until they are replayed or resolved."`
 	Failing     Failing          `json:"failing" doc:"Jobs that fail: an open dead letter, or a run that is retried, is newer than the last success."`
+	SetAside    int              `json:"set_aside" maximum:"1000" doc:"Items that fail by themselves and were set aside, so that all others go on. GET /v1/set-aside lists them with their reasons. 1000: 1,000 or more." example:"0"`
 	Archive     *archive.Backlog `json:"archive" doc:"The days of runs that wait to be archived before they are dropped, of all tenants. Null: days are not archived."`
 	Day         DayOfRuns        `json:"last_24h" doc:"The results of the runs of the last 24 hours: of the present hour and the 23 before it."`
 }
@@ -36,6 +38,8 @@ func (b *Board) Overview(ctx context.Context, tenant int32) (f Figures, err erro
 	queueEvents(&batch, &f.Events, tenant)
 	queueFailing(&batch, &f.Failing, tenant, found)
 	queueDay(&batch, &f.Day, tenant)
+	batch.Queue(`SELECT count(*) FROM (SELECT FROM punctual.set_aside WHERE tenant = $1 LIMIT 1000) n`, tenant).
+		QueryRow(pg.IntoPlaces(&f.SetAside))
 	var waiting archive.Backlog
 	archive.Queue(&batch, &waiting)
 	q := b.db.Callers.Reader(tenant)

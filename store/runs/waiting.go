@@ -14,7 +14,7 @@ import (
 
 // WaitingFor says what a due run waits for.
 type WaitingFor struct {
-	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: its tenant is at this limit, or other runs hold this limit that jobs share. slots: the concurrency of its queue is used up. frozen: nothing of its tenant is claimed. paused: it is a dated run of a job that is paused. steps: its steps have not all ended, each named with what it waits for. approval: it is a step that a person is to approve or reject. Or a sentence saying that no live replica serves its queue." example:"breaker billing.internal:443"`
+	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: its tenant is at this limit, or other runs hold this limit that jobs share. slots: the concurrency of its queue is used up. frozen: nothing of its tenant is claimed. paused: it is a dated run of a job that is paused. steps: its steps have not all ended, each named with what it waits for. approval: it is a step that a person is to approve or reject. set aside: it fails by itself, and why. Or a sentence saying that no live replica serves its queue." example:"breaker billing.internal:443"`
 	Since time.Time  `json:"since" doc:"Since when it has waited for this."`
 	Until *time.Time `json:"until" doc:"The latest instant until which it waits for its host. Then it is dead, with the reason unreachable or timeout. Of a workflow: until when its steps must have ended. Of approval: then it is dead, approval_expired. Null: it waits without a bound."`
 }
@@ -28,6 +28,9 @@ func (s *Runs) RunWaitsFor(ctx context.Context, tenant int32, run uuid.UUID) (*W
 // WaitsFor is RunWaitsFor on a given connection.
 func WaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*WaitingFor, error) {
 	w, err := pg.One(ctx, q, pgx.RowToAddrOfStructByPos[WaitingFor], `
+		SELECT * FROM (SELECT 'set aside: ' || a.reason, a.since, NULL::timestamptz FROM punctual.set_aside a
+		               WHERE a.item = $1 AND a.tenant = $2 AND a.kind IN ('run', 'outcome', 'workflow')
+		UNION ALL
 		SELECT w.held_by, w.since, w.until FROM (
 		    SELECT CASE WHEN punctual.frozen_since(y.tenant) IS NOT NULL THEN 'frozen'
 		                ELSE punctual.waits_for(punctual.is_served(q.name), q.name,
@@ -49,7 +52,7 @@ func WaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*
 		UNION ALL
 		SELECT 'approval', r.started_at, y.due_at
 		FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
-		WHERE y.run_id = $1 AND y.tenant = $2 AND r.id = $1 AND y.approval`, run, tenant)
+		WHERE y.run_id = $1 AND y.tenant = $2 AND r.id = $1 AND y.approval) w LIMIT 1`, run, tenant)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // it waits for nothing
 	}

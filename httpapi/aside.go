@@ -1,0 +1,63 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"punctual/httpapi/api"
+	"punctual/httpapi/auth"
+	"punctual/store/aside"
+	"punctual/store/pg"
+)
+
+func (s *server) asideRoutes() {
+	const one = "/v1/set-aside/{kind}/{item}"
+	api.Register(s.api, api.Operation{
+		ID: "list-set-aside", Route: "GET /v1/set-aside", Role: auth.RoleViewer, Tag: tagFleet,
+		Summary: "List what is set aside",
+		Description: "Items that fail by themselves, each with its reason, the oldest first; at most 1,000. Everything else " +
+			"goes on without them. Each is tried again by itself, after a pause that grows to ten minutes. Operators see those " +
+			"of all tenants. Empty: all is well.",
+	}, s.listAside)
+	api.Register(s.api, api.Operation{
+		ID: "retry-set-aside", Route: "POST " + one + "/retry", Role: auth.RoleOperator, Tag: tagFleet,
+		Summary: "Try what is set aside again", Status: http.StatusAccepted,
+		Description: "A replica tries it within seconds, once the cause is mended. If it fails again, it stays set aside.",
+	}, s.retryAside)
+	api.Register(s.api, api.Operation{
+		ID: "drop-set-aside", Route: "DELETE " + one, Role: auth.RoleOperator, Tag: tagFleet,
+		Summary: "Give up what is set aside", Errors: []int{409},
+		Description: "A run or a workflow is cancelled. A run whose outcome cannot be written is dead, with the reason " +
+			"poison. An event makes no further runs, an operation fails, and notices are forgotten. The response is 409 for " +
+			"what its job decides: a slot, a pause, dated runs. Pause, change or delete the job.",
+	}, s.dropAside)
+}
+
+// AsideList lists what is set aside.
+type AsideList struct {
+	Data []aside.Shown `json:"data" doc:"What is set aside, the oldest first; at most 1,000."`
+}
+
+func (s *server) listAside(ctx context.Context, tenant int32, _ *struct{}) (*answer[AsideList], error) {
+	if auth.CallerOf(ctx).Role.Includes(auth.RoleOperator) {
+		tenant = pg.Everybody
+	}
+	list, err := s.Store.Aside.List(ctx, tenant)
+	return show(AsideList{Data: list}, err)
+}
+
+// AsideRef is the input of operations on one item that is set aside.
+type AsideRef struct {
+	Kind aside.Kind `path:"kind" enum:"slot,run,outcome,workflow,event,operation,pause,dated,notice,recipient" doc:"Its kind." example:"outcome"`
+	ID   uuid.UUID  `path:"item" format:"uuid" doc:"Its id." example:"019ae0f2-7b3c-7d21-8e55-2f6a9c0d1e47"`
+}
+
+func (s *server) retryAside(ctx context.Context, _ int32, in *AsideRef) (*struct{}, error) {
+	return nil, s.Store.RetryAside(ctx, in.Kind, in.ID)
+}
+
+func (s *server) dropAside(ctx context.Context, _ int32, in *AsideRef) (*struct{}, error) {
+	return nil, s.Store.DropAside(ctx, in.Kind, in.ID)
+}

@@ -1,0 +1,63 @@
+package aside
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/store/pg"
+)
+
+// Shown is an item that is set aside, as callers see it.
+type Shown struct {
+	Kind    Kind       `json:"kind" enum:"slot,run,outcome,workflow,event,operation,pause,dated,notice,recipient" doc:"What failed. slot: the claim of the job's next slot. run: the claim of a waiting run. outcome: writing how an attempt ended. workflow: what follows in a workflow. event: making the runs of an event. operation: work on many runs or jobs. pause: ending a pause. dated: fitting dated runs to a changed job. notice: collecting what is to be told of a job. recipient: composing a message to a recipient of notices." example:"outcome"`
+	ID      uuid.UUID  `json:"id" format:"uuid" doc:"The job of a slot, pause, dated or notice; the run of a run, outcome or workflow; the event, the operation or the line of a recipient." example:"019ae0f2-7b3c-7d21-8e55-2f6a9c0d1e47"`
+	Tenant  *string    `json:"tenant" doc:"Whose it is. Null: that could not be read." example:"default"`
+	JobID   *uuid.UUID `json:"job_id" doc:"The job it belongs to. Null: none, or that could not be read."`
+	Job     *string    `json:"job" doc:"The name of that job." example:"daily-invoice-gen"`
+	Reason  string     `json:"reason" doc:"Why it failed the last time." example:"ERROR: permission denied for table runs_20261201 (SQLSTATE 42501)"`
+	Tries   int        `json:"tries" doc:"How often it has failed by itself." example:"3"`
+	Since   time.Time  `json:"since" doc:"When it was set aside."`
+	TriedAt time.Time  `json:"tried_at" doc:"When it was last tried."`
+	RetryAt time.Time  `json:"retry_at" doc:"When it is tried again."`
+}
+
+const selectShown = `
+SELECT a.kind, a.item, t.name, a.job_id, j.name, a.reason, a.tries, a.since, a.tried_at, a.retry_at
+FROM punctual.set_aside a
+LEFT JOIN punctual.tenants t ON t.id = a.tenant
+LEFT JOIN punctual.jobs j ON j.id = a.job_id
+WHERE $1 = 0 OR a.tenant = $1
+ORDER BY a.since, a.item LIMIT 1000`
+
+// List returns what is set aside of a tenant, the oldest first; of tenant 0: of all.
+func (a *Aside) List(ctx context.Context, tenant int32) ([]Shown, error) {
+	q := a.db.Callers.Reader(tenant)
+	all, err := pg.All(ctx, q, pgx.RowToStructByPos[Shown], selectShown, tenant)
+	return all, pg.Wrap("reading what is set aside", err)
+}
+
+// Counts returns how many items of each kind are set aside, of all tenants.
+func (a *Aside) Counts(ctx context.Context) (map[Kind]int, error) {
+	counts, err := pg.Map[Kind, int](ctx, a.db.Chores, `SELECT kind, count(*) FROM punctual.set_aside GROUP BY kind`)
+	return counts, pg.Wrap("counting what is set aside", err)
+}
+
+// Retry has an item tried again at once. It returns the item, and pg.ErrNotFound if it is not set aside.
+func Retry(ctx context.Context, tx *pg.Tx, kind Kind, id uuid.UUID) (Item, error) {
+	tx.Ask(Chore)
+	return one(ctx, tx, `UPDATE punctual.set_aside SET retry_at = now() WHERE kind = $1 AND item = $2`, kind, id)
+}
+
+// Drop forgets an item: nothing is tried any more. It returns the item, and pg.ErrNotFound if it is not set aside.
+func Drop(ctx context.Context, tx *pg.Tx, kind Kind, id uuid.UUID) (Item, error) {
+	return one(ctx, tx, `DELETE FROM punctual.set_aside WHERE kind = $1 AND item = $2`, kind, id)
+}
+
+func one(ctx context.Context, tx *pg.Tx, sql string, kind Kind, id uuid.UUID) (Item, error) {
+	item, err := pg.One(ctx, tx, pgx.RowToStructByPos[Item], sql+` RETURNING kind, item, tenant,
+		coalesce(job_id, '00000000-0000-0000-0000-000000000000')`, string(kind), id)
+	return item, pg.Found(err, "%s %s among what is set aside", kind, id)
+}
