@@ -1,7 +1,9 @@
 package claim_test
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	. "punctual/internal/storetest"
+	"punctual/scheduler"
 	"punctual/scheduler/domain"
 )
 
@@ -321,20 +324,22 @@ func TestALeaseGoesWithItsLastOutcome(t *testing.T) {
 	}
 }
 
-// Finish writes all outcomes of a batch or none.
-func TestFinishIsOneTransaction(t *testing.T) {
+// An outcome is written whole or not at all. One that cannot be written keeps no other from being written.
+func TestAnOutcomeThatIsRefusedIsNotWrittenInPart(t *testing.T) {
 	c := NewReplica(t)
 	ok, bad := c.Manual("a"), c.Manual("b")
 	outcome := Buried(bad)
 	outcome.Reason = "no such reason"
-	if _, err := c.Claims.Finish(t.Context(), []domain.Outcome{Succeeded(ok), outcome},
-		[]uuid.UUID{ok.Lease.ID, bad.Lease.ID}); err == nil {
-		t.Fatal("it was written")
+	_, err := c.Claims.Finish(t.Context(), []domain.Outcome{Succeeded(ok), outcome},
+		[]uuid.UUID{ok.Lease.ID, bad.Lease.ID})
+	left, is := errors.AsType[*scheduler.LeftOutcomesError](err)
+	if !is || left.Failing[bad.RunID] == nil || !slices.Equal(left.Leases, []uuid.UUID{bad.Lease.ID}) {
+		t.Fatalf("left out: %v", err)
 	}
-	c.WantState(ok.RunID, "running attempt 1")
-	if c.Count(`SELECT count(*) FROM punctual.claims`) != 2 {
-		t.Error("the claims are gone")
-	}
+	c.WantState(ok.RunID, "succeeded 200 attempt 1 finished")
+	c.WantState(bad.RunID, "running attempt 1")
+	c.WantCount(1, "claims are left", `SELECT count(*) FROM punctual.claims`)
+	c.WantCount(0, "dead letters are there", `SELECT count(*) FROM punctual.dead_letters`)
 }
 
 // Finishing must not write an index: Postgres updates a run's row within its page (HOT).

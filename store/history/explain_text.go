@@ -1,8 +1,8 @@
 package history
 
 import (
-	"strings"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
