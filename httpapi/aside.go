@@ -3,11 +3,13 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/google/uuid"
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
+	"punctual/store"
 	"punctual/store/aside"
 	"punctual/store/pg"
 )
@@ -37,7 +39,7 @@ func (s *server) asideRoutes() {
 
 // AsideList lists what is set aside.
 type AsideList struct {
-	Data []aside.Shown `json:"data" doc:"What is set aside, the oldest first; at most 1,000."`
+	Data []aside.SetAside `json:"data" doc:"What is set aside, the oldest first; at most 1,000."`
 }
 
 func (s *server) listAside(ctx context.Context, tenant int32, _ *struct{}) (*answer[AsideList], error) {
@@ -50,14 +52,26 @@ func (s *server) listAside(ctx context.Context, tenant int32, _ *struct{}) (*ans
 
 // AsideRef is the input of operations on one item that is set aside.
 type AsideRef struct {
-	Kind aside.Kind `path:"kind" enum:"slot,run,outcome,workflow,event,operation,pause,dated,notice,recipient" doc:"Its kind." example:"outcome"`
-	ID   uuid.UUID  `path:"item" format:"uuid" doc:"Its id." example:"019ae0f2-7b3c-7d21-8e55-2f6a9c0d1e47"`
+	Kind string `path:"kind" doc:"Its kind, as list-set-aside shows it." example:"outcome"`
+	Item string `path:"item" format:"uuid" doc:"Its id." example:"019ae0f2-7b3c-7d21-8e55-2f6a9c0d1e47"`
 }
 
+// Exists returns ErrNotFound for a kind that there is not, and for what is no id.
+func (r AsideRef) Exists() error {
+	if _, is := pg.ParseID(r.Item); !is || !slices.Contains(aside.Kinds(), aside.Kind(r.Kind)) {
+		return store.ErrNotFound
+	}
+	return nil
+}
+
+func (r AsideRef) item() (aside.Kind, uuid.UUID) { return aside.Kind(r.Kind), uuid.MustParse(r.Item) }
+
 func (s *server) retryAside(ctx context.Context, _ int32, in *AsideRef) (*struct{}, error) {
-	return nil, s.Store.RetryAside(ctx, in.Kind, in.ID)
+	kind, id := in.item()
+	return nil, s.Store.RetryAside(ctx, kind, id)
 }
 
 func (s *server) dropAside(ctx context.Context, _ int32, in *AsideRef) (*struct{}, error) {
-	return nil, s.Store.DropAside(ctx, in.Kind, in.ID)
+	kind, id := in.item()
+	return nil, s.Store.DropAside(ctx, kind, id)
 }

@@ -18,6 +18,7 @@ import (
 	"punctual/internal/privatepg"
 	. "punctual/internal/storetest"
 	"punctual/store"
+	"punctual/store/aside"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/pg"
@@ -50,6 +51,7 @@ func furnish(c Fixture) {
 	job := c.Create("theirs", Forbid)
 	run, err := c.For(c.Tenant).TriggerJob(c.T.Context(), "theirs", jobs.TriggerRequest{Body: []byte(`1`)})
 	c.Must(err)
+	c.Aside.PutRun(c.T.Context(), aside.Outcome, run.ID, errors.New("refused"))
 	if _, _, err := c.Idempotent(c.T.Context(), c.Tenant, store.Idempotency{Key: "theirs"},
 		func(store.Writer) (store.Answer, error) { return store.Answer{Status: 200}, nil }); err != nil {
 		c.T.Fatal(err)

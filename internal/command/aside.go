@@ -24,7 +24,7 @@ func (c *listAside) Run(ctx context.Context, api *client.Client) error {
 	if err != nil {
 		return err
 	}
-	return printTable(list.Data, "KIND\tITEM\tTENANT\tJOB\tTRIES\tSINCE\tNEXT TRY\tREASON", func(i aside.Shown) []any {
+	return printTable(list.Data, "KIND\tITEM\tTENANT\tJOB\tTRIES\tSINCE\tNEXT TRY\tREASON", func(i aside.SetAside) []any {
 		return []any{i.Kind, i.ID, orDash(i.Tenant), orDash(i.Job), i.Tries, instant(&i.Since), instant(&i.RetryAt), i.Reason}
 	})
 }

@@ -10,12 +10,12 @@ import (
 	"punctual/store/pg"
 )
 
-// Shown is an item that is set aside, as callers see it.
-type Shown struct {
+// SetAside is an item that is set aside, as callers see it.
+type SetAside struct {
 	Kind    Kind       `json:"kind" enum:"slot,run,outcome,workflow,event,operation,pause,dated,notice,recipient" doc:"What failed. slot: the claim of the job's next slot. run: the claim of a waiting run. outcome: writing how an attempt ended. workflow: what follows in a workflow. event: making the runs of an event. operation: work on many runs or jobs. pause: ending a pause. dated: fitting dated runs to a changed job. notice: collecting what is to be told of a job. recipient: composing a message to a recipient of notices." example:"outcome"`
 	ID      uuid.UUID  `json:"id" format:"uuid" doc:"The job of a slot, pause, dated or notice; the run of a run, outcome or workflow; the event, the operation or the line of a recipient." example:"019ae0f2-7b3c-7d21-8e55-2f6a9c0d1e47"`
 	Tenant  *string    `json:"tenant" doc:"Whose it is. Null: that could not be read." example:"default"`
-	JobID   *uuid.UUID `json:"job_id" doc:"The job it belongs to. Null: none, or that could not be read."`
+	JobID   *uuid.UUID `json:"job_id" format:"uuid" doc:"The job it belongs to. Null: none, or that could not be read." example:"019ad5c0-8f53-7cde-b2a4-6f1e0c9d3b78"`
 	Job     *string    `json:"job" doc:"The name of that job." example:"daily-invoice-gen"`
 	Reason  string     `json:"reason" doc:"Why it failed the last time." example:"ERROR: permission denied for table runs_20261201 (SQLSTATE 42501)"`
 	Tries   int        `json:"tries" doc:"How often it has failed by itself." example:"3"`
@@ -33,9 +33,9 @@ WHERE $1 = 0 OR a.tenant = $1
 ORDER BY a.since, a.item LIMIT 1000`
 
 // List returns what is set aside of a tenant, the oldest first; of tenant 0: of all.
-func (a *Aside) List(ctx context.Context, tenant int32) ([]Shown, error) {
+func (a *Aside) List(ctx context.Context, tenant int32) ([]SetAside, error) {
 	q := a.db.Callers.Reader(tenant)
-	all, err := pg.All(ctx, q, pgx.RowToStructByPos[Shown], selectShown, tenant)
+	all, err := pg.All(ctx, q, pgx.RowToStructByPos[SetAside], selectShown, tenant)
 	return all, pg.Wrap("reading what is set aside", err)
 }
 
