@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
+	"punctual/store/aside"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 )
@@ -69,12 +70,14 @@ FROM (SELECT run_id FROM punctual.workflows
           SELECT r.parent_run FROM punctual.runs r WHERE r.id = ANY($1::uuid[]) AND r.parent_run IS NOT NULL))
       ORDER BY run_id FOR NO KEY UPDATE) u
 WHERE w.run_id = u.run_id`
+	// findWorkflows finds those whose turn it is, but for those that rest ($2).
+	findWorkflows = `
+(SELECT run_id FROM punctual.workflows WHERE due AND run_id <> ALL($2::uuid[]) ORDER BY looked_at LIMIT $1)
+UNION
+(SELECT run_id FROM punctual.workflows
+ WHERE looked_at < now() - ` + idleWorkflow + ` AND run_id <> ALL($2::uuid[]) LIMIT $1)`
 	lockWorkflows = `
-SELECT run_id FROM punctual.workflows
-WHERE run_id = ANY(ARRAY(SELECT run_id FROM punctual.workflows WHERE due ORDER BY looked_at LIMIT $1)
-                || ARRAY(SELECT run_id FROM punctual.workflows WHERE looked_at < now() - ` + idleWorkflow + ` LIMIT $1))
-ORDER BY run_id
-FOR NO KEY UPDATE SKIP LOCKED`
+SELECT run_id FROM punctual.workflows WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR NO KEY UPDATE SKIP LOCKED`
 )
 
 // readWorkflows reads workflows, whose rows are locked. Rows are looked up one by one (OFFSET 0): the plan lasts, and
@@ -281,6 +284,15 @@ type advanced struct {
 	locked  []uuid.UUID              // workflows that have ended, and whose runs others have locked
 	cancel  map[toCancel][]uuid.UUID // runs to cancel
 	helped  []uuid.UUID              // idle workflows for which there was something to do
+}
+
+// add adds what became of further workflows.
+func (a *advanced) add(of advanced) {
+	a.entered, a.ended, a.again = a.entered || of.entered, a.ended || of.ended, a.again || of.again
+	a.locked, a.helped = append(a.locked, of.locked...), append(a.helped, of.helped...)
+	for why, runs := range of.cancel {
+		a.cancel[why] = append(a.cancel[why], runs...)
+	}
 }
 
 // toCancel says of which job runs are to be cancelled, and why.
@@ -549,20 +561,19 @@ func (s *Claims) tell(a advanced) {
 // AdvanceWorkflows lets workflows continue to which something has happened: it starts steps, cancels those of workflows
 // that were cancelled, and has workflows end whose steps have ended.
 func (s *Claims) AdvanceWorkflows(ctx context.Context) (wait time.Duration, left bool, err error) {
-	var a advanced
-	full := false
-	err = s.db.Runs.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		ids, err := pg.All(ctx, tx, pgx.RowTo[uuid.UUID], lockWorkflows, workflowBatch)
-		if err != nil || len(ids) == 0 {
+	a := advanced{cancel: map[toCancel][]uuid.UUID{}}
+	found, err := pg.All(ctx, s.db.Runs, pgx.RowTo[uuid.UUID], findWorkflows, workflowBatch, s.aside.Resting(aside.Workflow))
+	if err == nil && len(found) > 0 {
+		err = s.aside.Each(ctx, aside.Workflow, found, func(ctx context.Context, some []uuid.UUID) error {
+			of, err := s.advanceSome(ctx, some)
+			a.add(of)
 			return err
-		}
-		full = len(ids) >= workflowBatch
-		a, err = s.advance(ctx, tx, new(pgx.Batch), concerned{runs: ids, on: dayOfRuns(ids)})
-		return err
-	})
+		})
+	}
 	if err != nil {
 		return 0, false, fmt.Errorf("letting workflows continue: %w", err)
 	}
+	full := len(found) >= workflowBatch
 	failpoint.At(failpoint.WorkflowLooked)
 	more := full || a.again
 	for why, runs := range a.cancel {
@@ -587,6 +598,22 @@ func (s *Claims) AdvanceWorkflows(ctx context.Context) (wait time.Duration, left
 		return lockedPause, true, nil
 	}
 	return 0, more, nil
+}
+
+// advanceSome lets workflows continue in one transaction.
+func (s *Claims) advanceSome(ctx context.Context, some []uuid.UUID) (a advanced, err error) {
+	err = s.db.Runs.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		ids, err := pg.All(ctx, tx, pgx.RowTo[uuid.UUID], lockWorkflows, some)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		a, err = s.advance(ctx, tx, new(pgx.Batch), concerned{runs: ids, on: dayOfRuns(ids)})
+		return err
+	})
+	if err != nil {
+		return advanced{}, err // what was rolled back has not happened
+	}
+	return a, nil
 }
 
 // CountWorkflows counts workflows that have not ended, and steps that wait for approval, each up to 10,000.
