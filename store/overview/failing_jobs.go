@@ -101,7 +101,7 @@ func countInARow(ctx context.Context, q pg.Querier, jobs []FailingJob) error {
 		ctx context.Context, q pg.Querier, w days.Window,
 	) (bool, error) {
 		var b pgx.Batch
-		b.Queue(pg.ByIndex)
+		b.Queue(days.InOrder)
 		w.Queue(&b, selectNewest(w), left).Query(func(rows pgx.Rows) error {
 			var job uuid.UUID
 			var slot time.Time
@@ -136,7 +136,7 @@ SELECT w.job, r.scheduled_for, %s, r.status = 'succeeded'
 FROM unnest((SELECT $1::uuid[])) w(job)
 CROSS JOIN LATERAL (
     SELECT * FROM punctual.runs r
-    WHERE r.job_id = w.job AND r.step IS NULL AND %s
-    ORDER BY r.id DESC LIMIT %d) r
-ORDER BY w.job, r.id DESC`, failing, w.On(`r.id`), mostInARow)
+    WHERE %s AND r.step IS NULL
+    %s LIMIT %d) r
+ORDER BY w.job, r.id DESC`, failing, w.Of(`r`, ofJob), ofJob.Order(`r`, days.NewestFirst), mostInARow)
 }

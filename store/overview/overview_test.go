@@ -155,6 +155,21 @@ func TestAJobFailsUntilItSucceeds(t *testing.T) {
 	wantFailing(c.Fixture, "deleted jobs")
 }
 
+// Whether a job is failing depends on that job alone, so a list of several is the same however often it is read.
+func TestAJobFailsWhateverOtherJobsDo(t *testing.T) {
+	c := NewReplica(t)
+	for _, name := range []string{"lost", "recovered", "later"} {
+		c.Finish(Buried(c.Manual(name)))
+		if name == "recovered" {
+			c.WellAgain(name)
+		}
+	}
+	for range 50 {
+		wantFailing(c.Fixture, "of three jobs that died one has recovered", "later failed 1 times, 1 letters",
+			"lost failed 1 times, 1 letters")
+	}
+}
+
 // The newest failure of a job may be one of thousands, and its run may be gone with its day.
 func TestAFailingJobIsDescribed(t *testing.T) {
 	c := NewReplica(t)
