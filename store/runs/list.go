@@ -187,8 +187,9 @@ func listWindow(
 		from = f.candidates(&c, tenant, w, limit)
 	}
 	if f.byJob() {
-		c.Args = append(c.Args, f.ofJob())
-		key := days.Job(fmt.Sprintf(`$%d::uuid`, len(c.Args)))
+		// Of another tenant's job no run is read: the condition names none, so it is looked at first.
+		c.Add(`(SELECT o.tenant FROM punctual.jobs o WHERE o.id = ?::uuid) = ?`, f.ofJob(), tenant)
+		key := days.Job(fmt.Sprintf(`$%d::uuid`, len(c.Args)-1))
 		c.Add(w.Of(`r`, key))
 		order = key.Order(`r`, days.NewestFirst)
 	}
