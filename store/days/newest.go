@@ -19,8 +19,8 @@ type Key []Column
 
 // InOrder makes Postgres read runs in the order of an index for the rest of a transaction. Of a day without statistics
 // it expects few runs of each job, and would read and sort all that there are.
-const InOrder = pg.ByIndex + `, set_config('enable_sort', 'off', true), set_config('enable_incremental_sort', 'off', true),
-	set_config('enable_bitmapscan', 'off', true)`
+const InOrder = pg.ByIndex + `, set_config('enable_sort', 'off', true),
+	set_config('enable_incremental_sort', 'off', true), set_config('enable_bitmapscan', 'off', true)`
 
 // Column is a column of an index, and the SQL expression of its value.
 type Column struct{ Name, Value string }

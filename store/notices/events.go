@@ -61,7 +61,8 @@ WITH failed AS (
                ELSE NOT EXISTS (
                    SELECT FROM (
                        SELECT s.status, s.finished_at FROM punctual.runs s
-                       WHERE ` + ofFailed.From(`s`, `'00000000-0000-0000-0000-000000000000'`) + ` AND ` + ofFailed.To(`s`) + `
+                       WHERE ` + ofFailed.From(`s`, `'00000000-0000-0000-0000-000000000000'`) + `
+                         AND ` + ofFailed.To(`s`) + `
                          AND s.step IS NULL` + ofFailed.Order(`s`, days.NewestFirst) + ` LIMIT 20) s
                    WHERE s.status = 'succeeded' AND s.finished_at > u.at) END),
 turned AS (

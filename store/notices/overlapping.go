@@ -90,7 +90,8 @@ CROSS JOIN LATERAL (
                  row_number() OVER (` + newest + `) AS place
           FROM ` + slots + `
             AND ` + of.From(`r`, `CASE WHEN sixth.id < $2 THEN sixth.id WHEN sixth.id IS NOT NULL THEN $2
-                                       ELSE '00000000-0000-0000-0000-000000000000' END`) + newest + ` LIMIT $3) r) s`, []any{jobs, domain.FirstRunID(now.Add(-overlapWindow)), mostSlots}
+                                       ELSE '00000000-0000-0000-0000-000000000000' END`) + newest + ` LIMIT $3) r) s`,
+		[]any{jobs, domain.FirstRunID(now.Add(-overlapWindow)), mostSlots}
 }
 
 // FindOverlapping writes a notice for each job of which most slots have been skipped for an hour, because the run

@@ -10,7 +10,9 @@ import "punctual/store/pg"
 type Board struct {
 	db    *pg.DB
 	batch int64 // how many runs one transaction counts; tests count fewer
+
+	streaks streaks
 }
 
 // New returns the overview of a database.
-func New(db *pg.DB) *Board { return &Board{db, batch} }
+func New(db *pg.DB) *Board { return &Board{db: db, batch: batch} }

@@ -130,7 +130,8 @@ func (n *Newest) queueRecent(b *pgx.Batch, w days.Window, jobs []uuid.UUID) {
 // anyOf gives the jobs of a list.
 const anyOf = `(SELECT $1::uuid[])`
 
-// lastOf selects the newest run or skip of each job within a window, by the index on (job_id, id). An SQL expression gives the jobs as an array.
+// lastOf selects the newest run or skip of each job within a window, by the index on (job_id, id). An SQL
+// expression gives the jobs as an array.
 func lastOf(jobs string, w days.Window) string {
 	return `
 SELECT ` + runFields + `,
