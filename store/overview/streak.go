@@ -229,7 +229,8 @@ func readResults(
 func selectResults(w days.Window) string {
 	return fmt.Sprintf(`
 SELECT w.job, r.id, r.scheduled_for, %[1]s, r.status = 'succeeded', r.finished_at IS NOT NULL AND r.id < $4
-FROM unnest((SELECT $1::uuid[]), (SELECT $2::uuid[]), (SELECT $3::uuid[]), (SELECT $5::int[])) w(job, after, below, most)
+FROM unnest((SELECT $1::uuid[]), (SELECT $2::uuid[]), (SELECT $3::uuid[]), (SELECT $5::int[]))
+    w(job, after, below, most)
 CROSS JOIN LATERAL (
     SELECT * FROM punctual.runs r
     WHERE %[2]s AND %[3]s AND %[4]s AND r.step IS NULL

@@ -1,0 +1,6 @@
+package overview
+
+import "time"
+
+// SetAge sets how old a shared board may be.
+func (b *Board) SetAge(age time.Duration) { b.age = age }

@@ -1,0 +1,44 @@
+package overview
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"punctual/store/pg"
+)
+
+// A board is read once for all who look at it. They look every two seconds each, and as many as there are screens.
+const (
+	boardAge   = time.Second
+	boardLimit = 10 * time.Second // for one read, whoever waits for it
+)
+
+// seen is a tenant's overview, and when this replica began to read it.
+type seen struct {
+	Figures
+	begun time.Time
+}
+
+// Shared returns the overview of a tenant as it was at most a second ago. All callers of a replica share one read.
+func (b *Board) Shared(ctx context.Context, tenant int32) (Figures, error) {
+	if last, known := b.seen.Load(tenant); known && time.Since(last.(seen).begun) < b.age {
+		return last.(seen).Figures, nil
+	}
+	flight := b.flights.DoChan(strconv.Itoa(int(tenant)), func() (any, error) {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), boardLimit) // others may wait for it, too
+		defer cancel()
+		s := seen{begun: time.Now()}
+		var err error
+		if s.Figures, err = b.Overview(limited, tenant); err == nil {
+			b.seen.Store(tenant, s)
+		}
+		return s.Figures, err
+	})
+	select {
+	case <-ctx.Done():
+		return Figures{}, pg.Wrap("reading the overview", ctx.Err())
+	case r := <-flight:
+		return r.Val.(Figures), r.Err
+	}
+}
