@@ -25,4 +25,4 @@ type Board struct {
 }
 
 // New returns the overview of a database.
-func New(db *pg.DB) *Board { return &Board{db: db, batch: batch, age: boardAge} }
+func New(db *pg.DB) *Board { return &Board{db: db, batch: batch} }

@@ -10,7 +10,8 @@ import (
 
 // A board is read once for all who look at it. They look every two seconds each, and as many as there are screens.
 const (
-	boardAge   = time.Second
+	// BoardAge is how old a shared board of a replica may be.
+	BoardAge   = time.Second
 	boardLimit = 10 * time.Second // for one read, whoever waits for it
 )
 
@@ -20,7 +21,10 @@ type seen struct {
 	begun time.Time
 }
 
-// Shared returns the overview of a tenant as it was at most a second ago. All callers of a replica share one read.
+// SetAge sets how old a shared board may be. At first, only those who look at the same time share one.
+func (b *Board) SetAge(age time.Duration) { b.age = age }
+
+// Shared returns the overview of a tenant as it was no longer ago than the set age. All callers of a replica share one read.
 func (b *Board) Shared(ctx context.Context, tenant int32) (Figures, error) {
 	if last, known := b.seen.Load(tenant); known && time.Since(last.(seen).begun) < b.age {
 		return last.(seen).Figures, nil
