@@ -2,10 +2,17 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/cron"
 	"punctual/store/overview"
@@ -15,9 +22,11 @@ import (
 func (s *server) overviewRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "get-overview", Route: "GET /v1/overview", Role: auth.RoleViewer, Tag: tagOverview, Summary: "Get the overview",
-		Errors: []int{422},
+		Errors:    []int{422},
+		Responses: map[string]*huma.Response{"304": {Description: "The response has an ETag that If-None-Match names"}},
 		Description: "The trouble of the caller's tenant now, and its runs of the last 24 hours. Overdue slots and runs, " +
-			"the failing jobs and the open dead letters are read now, each up to a bound. The last 24 hours are counted " +
+			"the failing jobs and the open dead letters are read now, each up to a bound. A replica reads them at most once " +
+			"a second, for all callers: see as_of. The last 24 hours are counted " +
 			"beforehand: the present hour each minute, and each hour again after its end. An hour in which the deployment " +
 			"has more than 100,000 runs counts those that end later than a minute after their slot only once it is over; " +
 			"until then they are unended. No figure is a sample. Each figure says which list has what it counts; with from " +
@@ -51,16 +60,38 @@ type ZoneData struct {
 	Old         bool      `json:"old" doc:"It is more than half a year old. Jobs in zones whose rules have changed since fire at wrong times."`
 }
 
-func (s *server) getOverview(ctx context.Context, tenant int32, _ *struct{}) (*answer[Overview], error) {
-	figures, err := s.Store.Overview.Overview(ctx, tenant)
+// boardAnswer is an overview with its tag.
+type boardAnswer struct {
+	Status int
+	ETag   string `header:"ETag" doc:"Tells overviews apart by all that they say except as_of, for If-None-Match."`
+	Body   Overview
+}
+
+type overviewInput struct{ IfNoneMatch }
+
+func (s *server) getOverview(ctx context.Context, tenant int32, in *overviewInput) (*boardAnswer, error) {
+	figures, err := s.Store.Overview.Shared(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
 	zones := cron.Zones()
-	return &answer[Overview]{Overview{
+	board := Overview{
 		Figures: figures, Frozen: s.freezes.of(ctx, tenant, auth.CallerOf(ctx).Role),
 		ZoneData: ZoneData{zones.Release, zones.Published, zones.Old(figures.AsOf)},
-	}}, nil
+	}
+	untimed := board
+	untimed.AsOf = time.Time{}
+	text, err := body.Render(untimed)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(text)
+	tag := fmt.Sprintf("\"%s\"", hex.EncodeToString(sum[:8]))
+	out := &boardAnswer{Status: http.StatusOK, ETag: "W/" + tag, Body: board}
+	if in.matches(tag) {
+		out.Status = http.StatusNotModified
+	}
+	return out, nil
 }
 
 func (s *server) getJobStats(ctx context.Context, tenant int32, in *JobRef) (*answer[runs.JobStats], error) {

@@ -95,3 +95,16 @@ func TestUsageIsListedForUpToAHundredDays(t *testing.T) {
 		s.do("GET", "/v1/usage"+query, "").blames(field)
 	}
 }
+
+// A caller that asks again and again gets no overview that it already has. When it was read tells no overviews apart.
+func TestAnOverviewThatTheCallerHasIsNotSent(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	first := s.do("GET", "/v1/overview", "").want(200)
+	tag := first.header.Get("ETag")
+	s.do("GET", "/v1/overview", "", "If-None-Match: "+tag).want(304)
+	s.do("POST", "/v1/freeze", `{"scope":"tenant","note":"why"}`).want(200)
+	if again := s.do("GET", "/v1/overview", "", "If-None-Match: "+tag).want(200).header.Get("ETag"); again == tag || tag == "" {
+		t.Errorf("the tag is %q, and %q while the tenant is frozen", tag, again)
+	}
+}

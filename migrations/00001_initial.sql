@@ -884,6 +884,9 @@ $$;
 COMMENT ON FUNCTION punctual.steps_of(uuid) IS
     'The runs of the steps of a workflow''s run. They have its milliseconds, so it reads one partition.';
 
+-- The newest run of a job is the last one in the index on (job_id, id): rows are compared, and the order is that of the
+-- index, because other words let the planner walk through all runs of a day. Package days says more.
+--
 -- When the slot of a one-shot without a schedule was claimed. That is no longer ago than a week and the time between two
 -- passes of the tidying, and a run is seldom claimed days after its slot. So a few partitions are looked at first, and
 -- never more than those of forty days.
@@ -898,8 +901,9 @@ BEGIN
     FOR days IN 1..2 LOOP
         since := punctual.partition_bound(today - CASE days WHEN 1 THEN 8 ELSE 40 END);
         SELECT r.created_at INTO claimed FROM punctual.runs r
-        WHERE r.job_id = job AND r.trigger IN ('schedule', 'catchup') AND r.id >= since AND r.id < below
-        ORDER BY r.id DESC LIMIT 1;
+        WHERE (r.job_id, r.id) >= (job, since) AND (r.job_id, r.id) < (job, below) AND r.id >= since AND r.id < below
+          AND r.trigger IN ('schedule', 'catchup')
+        ORDER BY r.job_id DESC, r.id DESC LIMIT 1;
         EXIT WHEN claimed IS NOT NULL;
         below := since;
     END LOOP;
@@ -3555,8 +3559,9 @@ JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
 LEFT JOIN punctual.notified f ON f.job_id = j.id
 LEFT JOIN LATERAL (
     SELECT n.id, n.status, n.reason, n.scheduled_for, n.finished_at FROM punctual.runs n
-    WHERE n.job_id = j.id AND n.parent_run IS NULL
-    ORDER BY n.id DESC LIMIT 1) r ON true
+    WHERE (n.job_id, n.id) >= (j.id, '00000000-0000-0000-0000-000000000000')
+      AND (n.job_id, n.id) <= (j.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff') AND n.parent_run IS NULL
+    ORDER BY n.job_id DESC, n.id DESC LIMIT 1) r ON true
 LEFT JOIN LATERAL (
     SELECT count(*) AS runs, (array_agg(o.held_by ORDER BY o.due_at))[1] AS held_by
     FROM (SELECT y.due_at,

@@ -166,6 +166,9 @@ func (m *JobMetrics) selected(ctx context.Context) ([]jobFigures, error) {
 	})
 }
 
+// ofJob is the key of the runs of a job that is a row w.
+var ofJob = days.Job(`w.id`)
+
 // The newest runs of each job, by the index on (job_id, id), and no further back than its newest known success.
 // Most jobs are healthy, and for them that is a run or two.
 func selectNewest(w days.Window) string {
@@ -174,8 +177,8 @@ SELECT w.id, r.id, r.status, r.attempt, coalesce(r.reason, ''), r.started_at, r.
 FROM unnest($1::uuid[], $2::uuid[]) w(id, known)
 CROSS JOIN LATERAL (
 	SELECT * FROM punctual.runs r
-	WHERE r.job_id = w.id AND r.step IS NULL AND r.id >= w.known AND ` + w.On(`r.id`) + `
-	ORDER BY r.id DESC LIMIT $3) r
+	WHERE ` + ofJob.From(`r`, `w.known`) + ` AND ` + w.Of(`r`, ofJob) + ` AND r.step IS NULL
+	` + ofJob.Order(`r`, days.NewestFirst) + ` LIMIT $3) r
 ORDER BY w.id, r.id DESC`
 }
 
@@ -189,8 +192,8 @@ CROSS JOIN LATERAL (
 	       (array_agg(r.id ORDER BY r.id DESC) FILTER (WHERE r.status = 'succeeded'))[1] AS success,
 	       (array_agg(r.finished_at ORDER BY r.id DESC) FILTER (WHERE r.status = 'succeeded'))[1] AS finished_at
 	FROM (SELECT r.id, r.status, r.finished_at FROM punctual.runs r
-	      WHERE r.job_id = w.id AND r.step IS NULL AND r.id < w.below AND ` + w.On(`r.id`) + `
-	      ORDER BY r.id DESC LIMIT $3) r) f`
+	      WHERE ` + ofJob.Below(`r`, `w.below`) + ` AND ` + w.Of(`r`, ofJob) + ` AND r.step IS NULL
+	      ` + ofJob.Order(`r`, days.NewestFirst) + ` LIMIT $3) r) f`
 }
 
 // measuredRun is what the metrics need to know about a run.
@@ -285,11 +288,15 @@ func (m *JobMetrics) newest(ctx context.Context, jobs []jobFigures) error {
 		ctx context.Context, q pg.Querier, w days.Window,
 	) (enough bool, err error) {
 		known := pg.Column(ids, func(id uuid.UUID) uuid.UUID { return past[id].known() })
-		rows := pg.Query(ctx, q, selectNewest(w), ids, known, newestRuns)
-		var r measuredRun
-		err = pg.Each(rows, []any{&r.job, &r.id, &r.status, &r.attempt, &r.reason, &r.startedAt, &r.finished}, func() {
-			runs[r.job] = append(runs[r.job], r)
+		var b pgx.Batch
+		b.Queue(days.InOrder)
+		b.Queue(selectNewest(w), ids, known, newestRuns).Query(func(rows pgx.Rows) error {
+			var r measuredRun
+			return pg.Each(rows, []any{&r.job, &r.id, &r.status, &r.attempt, &r.reason, &r.startedAt, &r.finished}, func() {
+				runs[r.job] = append(runs[r.job], r)
+			})
 		})
+		err = q.SendBatch(ctx, &b).Close()
 		ids = slices.DeleteFunc(ids, func(id uuid.UUID) bool { return past[id].enough(runs[id], w) })
 		return len(ids) == 0, err
 	})
@@ -365,15 +372,19 @@ func (m *JobMetrics) lookBack(ctx context.Context, jobs, below []uuid.UUID, most
 		for i, id := range jobs {
 			at[id] = below[i]
 		}
-		rows := pg.Query(ctx, q, selectFurther(w), jobs, below, most)
-		err = pg.Each(rows, []any{&job, &f.runs, &f.oldest, &f.success, &f.ended}, func() {
-			f.runs += found[job].runs
-			f.oldest = cmp.Or(f.oldest, found[job].oldest)
-			found[job] = f
-			if f.success == nil && f.runs < most {
-				still, from = append(still, job), append(from, at[job])
-			}
+		var b pgx.Batch
+		b.Queue(days.InOrder)
+		b.Queue(selectFurther(w), jobs, below, most).Query(func(rows pgx.Rows) error {
+			return pg.Each(rows, []any{&job, &f.runs, &f.oldest, &f.success, &f.ended}, func() {
+				f.runs += found[job].runs
+				f.oldest = cmp.Or(f.oldest, found[job].oldest)
+				found[job] = f
+				if f.success == nil && f.runs < most {
+					still, from = append(still, job), append(from, at[job])
+				}
+			})
 		})
+		err = q.SendBatch(ctx, &b).Close()
 		jobs, below = still, from
 		return len(jobs) == 0, err
 	})

@@ -56,7 +56,7 @@ func ProblemOf(ctx context.Context, err error, notFound string) *problem.Problem
 	case errors.Is(err, context.Canceled):
 		return problem.New(problem.CodeClientCancelled, problem.Sentence(err))
 	case errors.Is(err, context.DeadlineExceeded):
-		return again(problem.New(problem.CodeDatabase, "The database did not answer in time."))
+		return again(problem.New(problem.CodeTimeout, "It may be slow, or out of reach; try again."))
 	case databaseAway(err):
 		return again(problem.New(problem.CodeDatabase, "The database cannot be used right now; try again."))
 	}

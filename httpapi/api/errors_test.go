@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -26,6 +27,9 @@ func TestWhatWasNotDoneCanBeTriedAgain(t *testing.T) {
 				t.Errorf("SQLSTATE %s is answered %s, want %s", code, p.Code, want)
 			}
 		}
+	}
+	if p := ProblemOf(t.Context(), fmt.Errorf("reading: %w", context.DeadlineExceeded), ""); p.Code != problem.CodeTimeout {
+		t.Errorf("a caller whom the database did not answer in time is answered %s", p.Code)
 	}
 	if p := ProblemOf(t.Context(), fmt.Errorf("reading: %w", &pg.BusyError{}), ""); p.Code != problem.CodeBusy {
 		t.Errorf("a caller that waited for a connection is answered %s", p.Code)

@@ -35,7 +35,8 @@ func RequestID(ctx context.Context) string {
 // levelOf returns the log level of a failed request. A database that is away, a lock that is held or a replica that is
 // busy passes, so it is a warning.
 func levelOf(p *problem.Problem) slog.Level {
-	if p.Code == problem.CodeDatabase || p.Code == problem.CodeLocked || p.Code == problem.CodeBusy {
+	switch p.Code {
+	case problem.CodeDatabase, problem.CodeTimeout, problem.CodeLocked, problem.CodeBusy:
 		return slog.LevelWarn
 	}
 	return slog.LevelError

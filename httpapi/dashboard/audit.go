@@ -49,7 +49,7 @@ type auditView struct {
 }
 
 func (v *visit) audit() error {
-	query := filtered(v.r.URL.Query(),
+	query := v.filters(nil,
 		"action", "actor", "key", "resource", "resource_id", "name", "job", "from", "to", "cursor")
 	list, err := call(v, client.AuditLog, query)
 	return v.shows(err, "audit", "Audit log", auditView{

@@ -98,11 +98,12 @@ func (s site) tenant(name string) {
 type browser struct {
 	site
 	client *http.Client
+	has    string // the ETag of what it has
 }
 
 func (s site) browser() browser {
 	jar, _ := cookiejar.New(nil)
-	return browser{s, &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
+	return browser{site: s, client: &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}}
 }
@@ -135,6 +136,9 @@ func (b browser) send(method, address, site, form string) reply {
 	request, err := http.NewRequestWithContext(b.t.Context(), method, address, strings.NewReader(form))
 	must(b.t, err)
 	request.Header.Set("Accept", "text/html")
+	if b.has != "" {
+		request.Header.Set("If-None-Match", b.has)
+	}
 	if method == http.MethodPost {
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		request.Header.Set("Sec-Fetch-Site", site)

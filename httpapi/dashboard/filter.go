@@ -79,6 +79,19 @@ func filtered(query url.Values, names ...string) url.Values {
 	return kept
 }
 
+// filters returns the parameters of the page for a list of the API. A parameter that is not the page's own goes along
+// even if the page knows none of that name, so that the API refuses it: a list must not look narrower than it is.
+func (v *visit) filters(own []string, names ...string) url.Values {
+	query := v.r.URL.Query()
+	kept := filtered(query, names...)
+	for name, values := range query {
+		if !slices.Contains(names, name) && !slices.Contains(own, name) {
+			kept[name] = values
+		}
+	}
+	return kept
+}
+
 // names answers with the names that a job's field offers.
 func (v *visit) names() error {
 	query := filtered(url.Values{"q": {v.param("job")}, "limit": {"20"}}, "q", "limit")

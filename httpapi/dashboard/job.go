@@ -64,7 +64,7 @@ func (v *visit) job(job httpapi.Job) error {
 		return err
 	}
 	view.Dated, view.MoreDated = dated.Data, dated.NextCursor != nil
-	query := filtered(v.r.URL.Query(), "cursor", "status", "reason")
+	query := v.filters([]string{"at", "zone"}, "cursor", "status", "reason")
 	query.Set("limit", shownRuns)
 	query.Set("view", "summary")
 	list, err := call(v, client.JobRuns, query, id)

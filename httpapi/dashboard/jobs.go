@@ -33,12 +33,10 @@ func (j jobsView) Queues() bool {
 func (v *visit) jobs() error {
 	view := jobsView{Search: strings.TrimSpace(v.param("search"))}
 	query := searched(view.Search)
+	maps.Copy(query, v.filters([]string{"search"}, "cursor"))
 	view.Whole = query.Get("failing")+query.Get("overdue") == ""
 	query.Set("limit", "50")
 	query.Set("recent", strconv.Itoa(runs.MostRecent))
-	if cursor := v.param("cursor"); cursor != "" {
-		query.Set("cursor", cursor)
-	}
 	list, err := call(v, client.Jobs, query)
 	view.Problem, err = refused(err)
 	view.Jobs, view.Next = list.Data, text(list.NextCursor)

@@ -37,7 +37,7 @@ func (l lettersView) Of(group letters.DeadLetterGroup) url.Values {
 var letterFilters = []string{"job", "job_id", "reason", "label", "from", "to"}
 
 func (v *visit) letters() error {
-	query := filtered(v.r.URL.Query(), append([]string{"cursor"}, letterFilters...)...)
+	query := v.filters([]string{"each"}, append([]string{"cursor"}, letterFilters...)...)
 	view := lettersView{Filter: query, Each: v.param("each") != ""}
 	var err error
 	if view.Each {

@@ -142,7 +142,7 @@ type operationsView struct {
 }
 
 func (v *visit) operations() error {
-	query := filtered(v.r.URL.Query(), "state", "cursor")
+	query := v.filters(nil, "state", "cursor")
 	query.Set("outcomes", "true")
 	query.Set("limit", "20") // of each, up to 100 runs are looked up
 	list, err := call(v, client.Operations, query)

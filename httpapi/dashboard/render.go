@@ -3,6 +3,8 @@ package dashboard
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -244,8 +246,18 @@ func (v *visit) answer(status int, name, part string, data any) error {
 	h := v.w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", policy)
+	page := v.clock().told(out.Bytes())
+	if v.r.Method == http.MethodGet && status == http.StatusOK { // live.js asks for the page every two seconds
+		sum := sha256.Sum256(page)
+		tag := `"` + hex.EncodeToString(sum[:8]) + `"`
+		h.Set("ETag", "W/"+tag)
+		if strings.Contains(v.r.Header.Get("If-None-Match"), tag) {
+			v.w.WriteHeader(http.StatusNotModified)
+			return nil
+		}
+	}
 	v.w.WriteHeader(status)
-	_, _ = v.w.Write(v.clock().told(out.Bytes())) // the browser may be gone
+	_, _ = v.w.Write(page) // the browser may be gone
 	return nil
 }
 

@@ -245,7 +245,7 @@ func (r runsView) Fields() []string {
 }
 
 func (v *visit) runs() error {
-	query := filtered(v.r.URL.Query(),
+	query := v.filters([]string{"zone", "view", "limit"},
 		"status", "reason", "trigger", "late", "label", "job", "job_id", "from", "to", "cursor")
 	for _, name := range []string{"from", "to"} {
 		if text := query.Get(name); text != "" {

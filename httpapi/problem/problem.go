@@ -94,6 +94,7 @@ var (
 	CodeRateLimited     = code("rate_limited", http.StatusTooManyRequests, "Too many requests")
 	CodeInternal        = code("internal", http.StatusInternalServerError, "Internal server error")
 	CodeDatabase        = code("database_unavailable", http.StatusServiceUnavailable, "The database is unavailable")
+	CodeTimeout         = code("timeout", http.StatusServiceUnavailable, "The database did not answer in time")
 	CodeLocked          = code("locked", http.StatusServiceUnavailable, "The resource is locked by another transaction")
 	CodeIssuer          = code("issuer_unavailable", http.StatusServiceUnavailable, "The token issuer is unavailable")
 	CodeNotReady        = code("not_ready", http.StatusServiceUnavailable, "Not ready")

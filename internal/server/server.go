@@ -32,6 +32,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/freeze"
+	"punctual/store/overview"
 	"punctual/store/pg"
 	"punctual/store/session"
 )
@@ -310,6 +311,7 @@ func openStore(ctx context.Context, c Config, metrics *scheduler.Metrics) (*stor
 	}); err != nil {
 		return nil, err
 	}
+	db.Overview.SetAge(overview.BoardAge)
 	for _, step := range []func(context.Context, Config, *store.Store) error{migrate, prepare} {
 		if err := c.insist(ctx, func() error { return step(ctx, c, db) }); err != nil {
 			db.Close()

@@ -158,3 +158,30 @@ func (c Fixture) RetireRuns() {
 	c.T.Helper()
 	Must(c.T, c.Days.Retire(c.T.Context()))
 }
+
+// Uneven writes three days of a history in which a few jobs have nearly all runs: 8 frequent ones with 34,560 a day
+// together, 60 rare ones that died once on the first of these days, and 40 that never ran. The 100 are watched for
+// having no success, and for skipped slots.
+func (c Replica) Uneven() {
+	c.T.Helper()
+	c.Many(8, "frequent", -1e15)
+	c.Many(60, "rare", -1e15)
+	c.Many(40, "never", -1e15)
+	c.Exec(`UPDATE punctual.jobs SET labels = '{"team": "billing"}'`)
+	c.PartitionsBack(3)
+	const runs = `INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, started_at, finished_at, tenant, job_version,
+			lane, status, trigger, attempt)
+		SELECT (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '8'
+				|| substr(md5(j.id::text || at), 1, 19))::uuid,
+			j.id, at, at, at, at + interval '1 s', 1, 1, 5, status, 'schedule', 1
+		FROM punctual.jobs j, `
+	const yesterday = `date_trunc('day', now(), 'UTC') - interval '1 day'`
+	c.Exec(runs + `generate_series(` + yesterday + ` - interval '1 day', now(), '20 s') at, (VALUES ('succeeded')) v(status)
+		WHERE j.name ~ '^frequent' ORDER BY at`)
+	c.Exec(runs + `(VALUES (` + yesterday + ` - interval '1 hour', 'dead')) v(at, status) WHERE j.name ~ '^rare'`)
+	c.Exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, attempts)
+		SELECT r.id, r.job_id, 1, j.name, 1, r.scheduled_for, r.trigger, 1
+		FROM punctual.jobs j JOIN punctual.runs r ON r.job_id = j.id WHERE r.status = 'dead'`)
+	c.Exec(`INSERT INTO punctual.notified (job_id, look_at, overlapping_since)
+		SELECT id, now(), now() FROM punctual.jobs WHERE name !~ '^frequent'`)
+}

@@ -305,6 +305,9 @@ func (e *explaining) pauseAt(at time.Time) *Pause {
 	return p
 }
 
+// ofJob is the key of the runs of the job.
+var ofJob = days.Job(`$1::uuid`)
+
 // findRow reads the run of the slot, or the skip that covers it. It looks the run up by the slot's id, so it finds the
 // run whatever the history says. Skips are written soon after their slots, and ids are in order of time.
 func (e *explaining) findRow(ctx context.Context, slot bool) error {
@@ -315,10 +318,10 @@ func (e *explaining) findRow(ctx context.Context, slot bool) error {
 		search := days.Search{Index: days.MadeLater, Since: e.At.Add(-runs.ClockSlack)}
 		err = search.Forth(ctx, e.q, func(ctx context.Context, q pg.Querier, w days.Window) (_ bool, err error) {
 			skips, err = runs.Query(ctx, q, `
-				WHERE r.job_id = $1 AND r.id >= $2 AND `+w.On(`r.id`)+`
+				WHERE `+w.Of(`r`, ofJob)+` AND r.id >= $2
 				  AND r.skipped_first <= $3
-				  AND r.skipped_last >= $3
-				ORDER BY r.id LIMIT 1`, e.job, domain.FirstRunID(search.Since), e.At)
+				  AND r.skipped_last >= $3`+
+				ofJob.Order(`r`, days.OldestFirst)+` LIMIT 1`, e.job, domain.FirstRunID(search.Since), e.At)
 			return len(skips) > 0, err
 		})
 		if backfilled && len(skips) > 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/store/days"
 	"punctual/store/links"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -83,6 +84,9 @@ func (e *explaining) findTriggered(ctx context.Context, r *runs.Run) error {
 	return nil
 }
 
+// upstream is the key of the runs of a job that is a row w.
+var upstream = days.Job(`w.id`)
+
 // findUntriggered says why no run was triggered: of the jobs that trigger this one, the last end before the instant was
 // another one.
 func (e *explaining) findUntriggered(ctx context.Context) error {
@@ -95,8 +99,13 @@ func (e *explaining) findUntriggered(ctx context.Context) error {
 		when[u.ID] = append(when[u.ID], u.When)
 	}
 	found, err := runs.Query(ctx, e.q, `
-		WHERE r.job_id = ANY($1::uuid[]) AND r.id >= $2 AND r.id < $3
-		  AND (r.finished_at IS NULL OR r.finished_at <= $4)
+		WHERE r.id IN (
+		    SELECT n.id FROM unnest($1::uuid[]) w(id)
+		    CROSS JOIN LATERAL (
+		        SELECT n.id FROM punctual.runs n
+		        WHERE `+upstream.From(`n`, `$2::uuid`)+` AND `+upstream.Below(`n`, `$3::uuid`)+` AND n.id >= $2 AND n.id < $3
+		          AND (n.finished_at IS NULL OR n.finished_at <= $4)`+upstream.Order(`n`, days.NewestFirst)+` LIMIT 1) n)
+		  AND r.id >= $2 AND r.id < $3
 		ORDER BY r.id DESC LIMIT 1`, slices.Collect(maps.Keys(when)), domain.FirstRunID(e.At.Add(-upstreamBefore)),
 		domain.FirstRunID(e.At.Add(chainedAround)), e.At.Add(chainedAround))
 	if err != nil || len(found) == 0 {

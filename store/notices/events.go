@@ -11,6 +11,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
 	"punctual/store/claim"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -39,11 +40,14 @@ JOIN punctual.runs r ON r.id = u.run_id
 LEFT JOIN punctual.notified n ON n.job_id = r.job_id
 WHERE r.id = ANY($1::uuid[]) AND r.xmin = pg_current_xact_id()::xid AND (u.event <> 'dead' OR r.status = 'dead')`
 
+// ofFailed is the key of the runs of the job of a run r.
+var ofFailed = days.Job(`r.job_id`)
+
 // The first failed attempt of a healthy job makes a notice, in the transaction that writes the job's row of notified.
 // The rows are locked in the order of their jobs. A job had no failures before if its count is just what was added. An
 // outcome may be written late, because another transaction had locked a row. If the job has succeeded since the attempt
 // ended, the failure is past.
-const turnFailing = `
+var turnFailing = `
 WITH failed AS (
     SELECT r.id, r.job_id, r.tenant, r.job_version, r.scheduled_for, r.reason, r.error, r.http_status,
            u.response, u.at, u.told,
@@ -57,7 +61,9 @@ WITH failed AS (
                ELSE NOT EXISTS (
                    SELECT FROM (
                        SELECT s.status, s.finished_at FROM punctual.runs s
-                       WHERE s.job_id = r.job_id AND s.step IS NULL ORDER BY s.id DESC LIMIT 20) s
+                       WHERE ` + ofFailed.From(`s`, `'00000000-0000-0000-0000-000000000000'`) + `
+                         AND ` + ofFailed.To(`s`) + `
+                         AND s.step IS NULL` + ofFailed.Order(`s`, days.NewestFirst) + ` LIMIT 20) s
                    WHERE s.status = 'succeeded' AND s.finished_at > u.at) END),
 turned AS (
     INSERT INTO punctual.notified AS n (job_id, failing_since, failed_at, failures)

@@ -68,15 +68,17 @@ UNION ALL
 // Counting returns the statement that counts the slots of jobs within the hour, or the six newest if those reach
 // further back. The runs are in a window of days.
 func Counting(w days.Window, jobs []uuid.UUID, now time.Time) (sql string, args []any) {
+	of := days.Job(`j.id`)
+	newest := of.Order(`r`, days.NewestFirst)
 	slots := `punctual.runs r
-     WHERE r.job_id = j.id AND r.trigger IN ('schedule', 'catchup') AND ` + w.On(`r.id`) + `
+     WHERE ` + w.Of(`r`, of) + ` AND r.trigger IN ('schedule', 'catchup')
        AND (r.skipped_last IS NULL OR r.reason = 'overlap')`
 	return `
 SELECT j.id, n.overlapping_since IS NOT NULL, j.state = 'active', s.rows, s.total, s.skipped, s.newest, s.oldest, s.run
 FROM unnest($1::uuid[]) AS c(job_id)
 JOIN punctual.jobs j ON j.id = c.job_id
 LEFT JOIN punctual.notified n ON n.job_id = j.id
-LEFT JOIN LATERAL (SELECT r.id FROM ` + slots + ` ORDER BY r.id DESC OFFSET 5 LIMIT 1) sixth ON true
+LEFT JOIN LATERAL (SELECT r.id FROM ` + slots + newest + ` OFFSET 5 LIMIT 1) sixth ON true
 CROSS JOIN LATERAL (
     SELECT count(*) AS rows, coalesce(sum(r.slots), 0) AS total,
            coalesce(sum(r.slots) FILTER (WHERE r.skipped), 0) AS skipped,
@@ -85,11 +87,11 @@ CROSS JOIN LATERAL (
     FROM (SELECT r.id, coalesce(r.skipped_first, r.scheduled_for) AS at,
                  CASE WHEN r.skipped_last IS NULL THEN 1 ELSE coalesce(r.skipped_count, 1001) END AS slots,
                  r.reason IS NOT NULL AND r.reason IN ('overlap', 'replaced') AS skipped,
-                 row_number() OVER (ORDER BY r.id DESC) AS place
+                 row_number() OVER (` + newest + `) AS place
           FROM ` + slots + `
-            AND r.id >= CASE WHEN sixth.id < $2 THEN sixth.id WHEN sixth.id IS NOT NULL THEN $2
-                             ELSE '00000000-0000-0000-0000-000000000000' END
-          ORDER BY r.id DESC LIMIT $3) r) s`, []any{jobs, domain.FirstRunID(now.Add(-overlapWindow)), mostSlots}
+            AND ` + of.From(`r`, `CASE WHEN sixth.id < $2 THEN sixth.id WHEN sixth.id IS NOT NULL THEN $2
+                                       ELSE '00000000-0000-0000-0000-000000000000' END`) + newest + ` LIMIT $3) r) s`,
+		[]any{jobs, domain.FirstRunID(now.Add(-overlapWindow)), mostSlots}
 }
 
 // FindOverlapping writes a notice for each job of which most slots have been skipped for an hour, because the run
@@ -112,6 +114,9 @@ func (s *Teller) FindOverlapping(ctx context.Context) error {
 // judgeOverlaps looks at jobs. For those with few slots it looks further back.
 func judgeOverlaps(ctx context.Context, tx *pg.Tx, ids []uuid.UUID) error {
 	now, err := pg.Clock(ctx, tx)
+	if err == nil {
+		err = pg.Exec(ctx, tx, days.InOrder)
+	}
 	if err != nil {
 		return err
 	}

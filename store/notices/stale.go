@@ -49,6 +49,9 @@ LEFT JOIN punctual.jobs j ON j.id = n.job_id AND j.state <> 'deleted'
 LEFT JOIN punctual.schedules s ON s.job_id = j.id
 LEFT JOIN punctual.tenants t ON t.id = j.tenant`
 
+// ofJob is the key of the runs of a job that is a row w.
+var ofJob = days.Job(`w.id`)
+
 // selectSuccesses selects the newest success of jobs within a window. A success of an older slot that ended after
 // twenty newer ones, or after those of newer days, is not to be relied on.
 func selectSuccesses(w days.Window) string {
@@ -56,8 +59,8 @@ func selectSuccesses(w days.Window) string {
 SELECT DISTINCT ON (w.id) w.id, r.id, r.finished_at FROM unnest($1::uuid[]) AS w(id)
 CROSS JOIN LATERAL (
     SELECT r.id, r.finished_at FROM punctual.runs r
-    WHERE r.job_id = w.id AND r.status = 'succeeded' AND r.step IS NULL AND ` + w.On(`r.id`) + `
-    ORDER BY r.id DESC LIMIT 20) r
+    WHERE ` + w.Of(`r`, ofJob) + ` AND r.status = 'succeeded' AND r.step IS NULL
+    ` + ofJob.Order(`r`, days.NewestFirst) + ` LIMIT 20) r
 ORDER BY w.id, r.finished_at DESC`
 }
 
@@ -104,10 +107,15 @@ func readWatched(ctx context.Context, tx *pg.Tx) ([]watched, error) {
 	_, err := (days.Search{Index: days.All}).Back(ctx, tx, func(
 		ctx context.Context, q pg.Querier, w days.Window,
 	) (bool, error) {
-		err := pg.Each3(pg.Query(ctx, q, selectSuccesses(w), ids), func(id, run uuid.UUID, at time.Time) {
-			job := &jobs[index[id]]
-			job.watch.LastSuccess, job.succAt, job.succRun = at, new(at), run
+		var b pgx.Batch
+		b.Queue(days.InOrder)
+		b.Queue(selectSuccesses(w), ids).Query(func(rows pgx.Rows) error {
+			return pg.Each3(rows, func(id, run uuid.UUID, at time.Time) {
+				job := &jobs[index[id]]
+				job.watch.LastSuccess, job.succAt, job.succRun = at, new(at), run
+			})
 		})
+		err := q.SendBatch(ctx, &b).Close()
 		ids = slices.DeleteFunc(ids, func(id uuid.UUID) bool { return jobs[index[id]].succAt != nil })
 		return len(ids) == 0, err
 	})

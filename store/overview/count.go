@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/days"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -64,18 +65,11 @@ func (b *Board) alone(
 	return resting * time.Since(begun), true, nil
 }
 
-// inOrder makes Postgres read runs in the order of their ids, which ends with the batch. Of a day without statistics it
-// would otherwise read and sort all that there are.
-const inOrder = `
-SELECT set_config('enable_sort', 'off', true), set_config('enable_incremental_sort', 'off', true),
-       set_config('enable_bitmapscan', 'off', true)`
-
 // takeHour returns the newest hour that is to be counted now; nil if there is none.
 func takeHour(ctx context.Context, tx *pg.Tx) (*hour, error) {
 	var h hour
 	var b pgx.Batch
-	b.Queue(pg.ByIndex)
-	b.Queue(inOrder)
+	b.Queue(days.InOrder)
 	b.Queue(`
 		INSERT INTO punctual.counted_hours (hour)
 		SELECT generate_series(date_trunc('hour', now(), 'UTC') - $1 * interval '1 hour',

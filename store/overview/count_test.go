@@ -35,7 +35,7 @@ func openBoard(t *testing.T, dsn string) board {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	b := board{Board: &Board{db, 10}, t: t}
+	b := board{Board: &Board{db: db, batch: 10}, t: t}
 	if err := db.Callers.QueryRow(t.Context(),
 		`SELECT date_trunc('hour', now(), 'UTC') - interval '2 hours'`).Scan(&b.begin); err != nil {
 		t.Fatal(err)

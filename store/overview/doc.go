@@ -4,13 +4,25 @@
 // by another, Board.CountUsage. The package writes counted_hours, hourly_runs, counted_days and daily_usage.
 package overview
 
-import "punctual/store/pg"
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"punctual/store/pg"
+)
 
 // Board is the overview of a database. Safe for concurrent use.
 type Board struct {
 	db    *pg.DB
 	batch int64 // how many runs one transaction counts; tests count fewer
+
+	streaks streaks
+	flights singleflight.Group
+	seen    sync.Map      // tenant to seen
+	age     time.Duration // of what is shared
 }
 
 // New returns the overview of a database.
-func New(db *pg.DB) *Board { return &Board{db, batch} }
+func New(db *pg.DB) *Board { return &Board{db: db, batch: batch} }

@@ -3,7 +3,6 @@ package overview
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -111,32 +110,35 @@ func (b *Board) withoutSuccess(ctx context.Context, candidates []candidate) ([]c
 	if len(candidates) == 0 {
 		return nil, nil
 	}
-	left := make(map[uuid.UUID]uuid.UUID, len(candidates)) // the failures, by job
+	left := slices.Clone(candidates)
 	succeeded := map[uuid.UUID]bool{}
 	oldest := time.Now()
 	for _, c := range candidates {
-		left[c.job] = c.run
 		oldest = domain.Earlier(oldest, domain.IDTime(c.run))
 	}
 	read := map[uuid.UUID]int{}
 	search := days.Search{Index: days.All, Since: oldest}
 	_, err := search.Back(ctx, b.db.Callers, func(ctx context.Context, q pg.Querier, w days.Window) (bool, error) {
 		var batch pgx.Batch
-		batch.Queue(pg.ByIndex)
-		jobs, since := slices.Collect(maps.Keys(left)), slices.Collect(maps.Values(left))
+		batch.Queue(days.InOrder)
+		jobs := pg.Column(left, func(c candidate) uuid.UUID { return c.job })
+		since := pg.Column(left, func(c candidate) uuid.UUID { return c.run })
 		w.Queue(&batch, selectSince(w), jobs, since).Query(func(rows pgx.Rows) error {
 			return pg.Each3(rows, func(job uuid.UUID, n int, well bool) {
 				read[job], succeeded[job] = read[job]+n, well
 			})
 		})
 		err := q.SendBatch(ctx, &batch).Close()
-		maps.DeleteFunc(left, func(job, failure uuid.UUID) bool {
-			return succeeded[job] || read[job] >= mostSince || !domain.IDTime(failure).Before(w.From)
+		left = slices.DeleteFunc(left, func(c candidate) bool {
+			return succeeded[c.job] || read[c.job] >= mostSince || !domain.IDTime(c.run).Before(w.From)
 		})
 		return len(left) == 0, err
 	})
 	return slices.DeleteFunc(candidates, func(c candidate) bool { return succeeded[c.job] }), err
 }
+
+// ofJob is the key of the runs of a job that is a row w.
+var ofJob = days.Job(`w.job`)
 
 // selectSince counts the runs of jobs ($1) since their failures ($2), and says whether one has succeeded.
 func selectSince(w days.Window) string {
@@ -145,9 +147,9 @@ SELECT w.job, count(*), bool_or(r.status = 'succeeded')
 FROM unnest((SELECT $1::uuid[]), (SELECT $2::uuid[])) w(job, failure)
 CROSS JOIN LATERAL (
     SELECT r.status FROM punctual.runs r
-    WHERE r.job_id = w.job AND r.id > w.failure AND r.step IS NULL AND %s
-    ORDER BY r.id DESC LIMIT %d) r
-GROUP BY w.job`, w.On(`r.id`), mostSince)
+    WHERE %s AND %s AND r.step IS NULL
+    %s LIMIT %d) r
+GROUP BY w.job`, ofJob.After(`r`, `w.failure`), w.Of(`r`, ofJob), ofJob.Order(`r`, days.NewestFirst), mostSince)
 }
 
 // FailingJobs returns the failing jobs of a tenant: up to 1,000, those with the newest failures. A job is failing while

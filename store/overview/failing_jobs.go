@@ -1,23 +1,20 @@
 package overview
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/store/days"
 	"punctual/store/pg"
 )
 
-// mostShown is how many failing jobs the overview shows, and mostInARow how many failures in a row are counted.
+// mostShown is how many failing jobs the overview shows, and mostWaiting how many waiting runs of each are read.
 const (
-	mostShown  = 50
-	mostInARow = 100
+	mostShown   = 50
+	mostWaiting = 100
 )
 
 // Failing are the failing jobs of a tenant.
@@ -33,8 +30,9 @@ type FailingJob struct {
 	JobID      uuid.UUID       `json:"job_id" format:"uuid" doc:"The job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	Job        string          `json:"job" doc:"Its name." example:"daily-invoice-gen"`
 	State      domain.JobState `json:"state" enum:"active,paused,completed" doc:"Its state." example:"active"`
-	Since      time.Time       `json:"since" doc:"The slot of the first of its failures in a row."`
-	Failures   int             `json:"failures" maximum:"100" doc:"Its runs since its last success that died or are retried, among its newest 100 runs. 100: 100 or more." example:"3"`
+	Since      time.Time       `json:"since" doc:"The slot of its first failure since its last success."`
+	Failures   int             `json:"failures" doc:"Its runs since its last success that died or are retried." example:"3"`
+	More       bool            `json:"more" doc:"Whether it may have failed for longer, and more often: its runs are so many that the search for its last success continues with the next request." example:"false"`
 	Run        uuid.UUID       `json:"run" format:"uuid" doc:"The run of its newest failure." example:"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"`
 	Reason     *domain.Reason  `json:"reason" nullable:"true" doc:"Why the latest attempt of that run failed." example:"http_5xx"`
 	HTTPStatus *int            `json:"http_status" doc:"Status of the response, if there was one." example:"503"`
@@ -54,7 +52,7 @@ retries AS (
     FROM waiting y JOIN punctual.runs_of(ARRAY(SELECT run_id FROM waiting)) r ON r.id = y.run_id
     WHERE r.status IN ('pending', 'retrying') AND r.attempt > 0 AND r.step IS NULL
     GROUP BY y.job_id)
-SELECT j.id, j.name, punctual.job_state(j, s), coalesce(n.scheduled_for, d.scheduled_for, now()), 1, w.run,
+SELECT j.id, j.name, punctual.job_state(j, s), coalesce(n.scheduled_for, d.scheduled_for, now()), 1, false, w.run,
        coalesce(n.reason, d.reason), coalesce(n.http_status, d.http_status), coalesce(n.error, d.error), 0,
        least(y.due_at, CASE WHEN s.enabled THEN s.next_run_at END)
 FROM unnest((SELECT $1::uuid[]), (SELECT $2::uuid[])) WITH ORDINALITY w(job, run, place)
@@ -63,7 +61,7 @@ LEFT JOIN punctual.schedules s ON s.job_id = j.id
 LEFT JOIN punctual.runs_of((SELECT $2::uuid[])) n ON n.id = w.run
 LEFT JOIN punctual.dead_letters d ON d.run_id = w.run
 LEFT JOIN retries y ON y.job_id = w.job
-ORDER BY w.place`, mostInARow)
+ORDER BY w.place`, mostWaiting)
 
 // queueFailing queues the statement that reads the failing jobs that are shown.
 func queueFailing(b *pgx.Batch, f *Failing, tenant int32, found []candidate) {
@@ -84,59 +82,4 @@ func queueFailing(b *pgx.Batch, f *Failing, tenant int32, found []candidate) {
 		}
 		return err
 	})
-}
-
-// countInARow counts the failures in a row of failing jobs among their newest runs, and finds the first of them.
-func countInARow(ctx context.Context, q pg.Querier, jobs []FailingJob) error {
-	if len(jobs) == 0 {
-		return nil
-	}
-	read, over := map[uuid.UUID]int{}, map[uuid.UUID]bool{}
-	of, left := map[uuid.UUID]*FailingJob{}, []uuid.UUID{}
-	for i := range jobs {
-		of[jobs[i].JobID], left = &jobs[i], append(left, jobs[i].JobID)
-		jobs[i].Failures = 0
-	}
-	_, err := (days.Search{Index: days.All}).Back(ctx, q, func(
-		ctx context.Context, q pg.Querier, w days.Window,
-	) (bool, error) {
-		var b pgx.Batch
-		b.Queue(pg.ByIndex)
-		w.Queue(&b, selectNewest(w), left).Query(func(rows pgx.Rows) error {
-			var job uuid.UUID
-			var slot time.Time
-			var fails, well bool
-			_, err := pgx.ForEachRow(rows, []any{&job, &slot, &fails, &well}, func() error {
-				read[job]++
-				over[job] = over[job] || well || read[job] > mostInARow
-				if fails && !over[job] {
-					of[job].Failures++
-					if of[job].Failures == 1 || slot.Before(of[job].Since) {
-						of[job].Since = slot
-					}
-				}
-				return nil
-			})
-			return err
-		})
-		err := q.SendBatch(ctx, &b).Close()
-		left = slices.DeleteFunc(left, func(job uuid.UUID) bool { return over[job] || read[job] >= mostInARow })
-		return len(left) == 0, err
-	})
-	for i := range jobs {
-		jobs[i].Failures = max(1, jobs[i].Failures)
-	}
-	return pg.Wrap("counting the failures of jobs", err)
-}
-
-// selectNewest selects the newest runs of jobs within a window.
-func selectNewest(w days.Window) string {
-	return fmt.Sprintf(`
-SELECT w.job, r.scheduled_for, %s, r.status = 'succeeded'
-FROM unnest((SELECT $1::uuid[])) w(job)
-CROSS JOIN LATERAL (
-    SELECT * FROM punctual.runs r
-    WHERE r.job_id = w.job AND r.step IS NULL AND %s
-    ORDER BY r.id DESC LIMIT %d) r
-ORDER BY w.job, r.id DESC`, failing, w.On(`r.id`), mostInARow)
 }

@@ -49,5 +49,5 @@ func (b *Board) Overview(ctx context.Context, tenant int32) (f Figures, err erro
 	if waiting.On {
 		f.Archive = &waiting
 	}
-	return f, countInARow(ctx, q, f.Failing.Jobs)
+	return f, b.countInARow(ctx, q, tenant, f.Failing.Jobs, f.AsOf)
 }

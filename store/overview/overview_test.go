@@ -155,6 +155,21 @@ func TestAJobFailsUntilItSucceeds(t *testing.T) {
 	wantFailing(c.Fixture, "deleted jobs")
 }
 
+// Whether a job is failing depends on that job alone, so a list of several is the same however often it is read.
+func TestAJobFailsWhateverOtherJobsDo(t *testing.T) {
+	c := NewReplica(t)
+	for _, name := range []string{"lost", "recovered", "later"} {
+		c.Finish(Buried(c.Manual(name)))
+		if name == "recovered" {
+			c.WellAgain(name)
+		}
+	}
+	for range 50 {
+		wantFailing(c.Fixture, "of three jobs that died one has recovered", "later failed 1 times, 1 letters",
+			"lost failed 1 times, 1 letters")
+	}
+}
+
 // The newest failure of a job may be one of thousands, and its run may be gone with its day.
 func TestAFailingJobIsDescribed(t *testing.T) {
 	c := NewReplica(t)
@@ -165,15 +180,53 @@ func TestAFailingJobIsDescribed(t *testing.T) {
 			attempts, reason, http_status, error)
 		SELECT id, job_id, tenant, 'j', 1, scheduled_for, trigger, 1, 'http_5xx', 503, 'busy'
 		FROM punctual.runs WHERE status = 'dead'`)
-	wantFailing(c.Fixture, "a hundred failures and more", "j failed 100 times, 150 letters, tried again")
+	wantFailing(c.Fixture, "a hundred failures and more", "j failed 150 times, 150 letters, tried again")
 	got := c.Figures().Failing.Jobs[0]
-	if want := c.Midnight().Add(time.Second + 51*time.Millisecond); !got.Since.Equal(want) ||
+	if want := c.Midnight().Add(time.Second + time.Millisecond); !got.Since.Equal(want) ||
 		!got.NextTryAt.Equal(*job.NextRunAt) {
 		t.Errorf("since %s, want %s; tried next at %s, the next slot is %s", got.Since, want, got.NextTryAt, job.NextRunAt)
 	}
 
 	c.Exec(`DELETE FROM punctual.runs`)
+	c.Overview = overview.New(c.DB)
 	wantFailing(c.Fixture, "runs that are gone", "j failed 1 times, 150 letters, tried again")
+}
+
+// Since when a job fails does not depend on how many of its runs a look reads, nor on what was read before.
+func TestAJobFailsSinceItsFirstFailure(t *testing.T) {
+	c := NewReplica(t)
+	c.PartitionsBack(4)
+	job := c.Create("j", Never)
+	since := c.Midnight().Add(-48*time.Hour + time.Second)
+	c.RunsOf(job.ID, 1, -50*time.Hour, `'succeeded'`)
+	c.RunsOf(job.ID, 2346, -48*time.Hour+999*time.Millisecond, `'dead'`)
+	c.Exec(`UPDATE punctual.runs SET status = 'skipped', reason = 'paused' WHERE status = 'dead' AND scheduled_for = $1`,
+		since.Add(2299*time.Millisecond))
+	c.Exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, attempts)
+		SELECT id, job_id, tenant, 'j', 1, scheduled_for, trigger, 1 FROM punctual.runs WHERE status = 'dead'`)
+	want := func(what string, since time.Time, failures int) {
+		t.Helper()
+		for range 2 { // the second look knows what the first one has read
+			for name, board := range map[string]*overview.Board{"same": c.Overview, "another": overview.New(c.DB)} {
+				f, err := board.Overview(t.Context(), c.Tenant)
+				Must(t, err)
+				if j := f.Failing.Jobs[0]; !j.Since.Equal(since) || j.Failures != failures || j.More {
+					t.Fatalf("%s, on the %s replica: %d failures since %s (more: %t), want %d since %s", what, name, j.Failures,
+						j.Since, j.More, failures, since)
+				}
+			}
+		}
+	}
+	want("a day of failures with a skip among them", since, 2345)
+	c.Dies("j")
+	want("another failure", since, 2346)
+	c.WellAgain("j")
+	first := c.Begun("j")
+	c.Finish(Buried(first))
+	c.Dies("j")
+	want("two failures after a success", first.ScheduledFor, 2)
+	c.RunsOf(job.ID, 1, -49*time.Hour, `'succeeded'`)
+	want("an earlier slot that has succeeded late", first.ScheduledFor, 2)
 }
 
 // No more than fifty failing jobs are shown, and all are counted up to a bound.

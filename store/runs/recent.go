@@ -71,6 +71,7 @@ func FindOlder(ctx context.Context, q pg.Querier, job uuid.UUID, w days.Window) 
 func (n *Newest) look(ctx context.Context, q pg.Querier, w days.Window) (enough bool, err error) {
 	var last []Run
 	var b pgx.Batch
+	b.Queue(days.InOrder)
 	if jobs := slices.DeleteFunc(slices.Clone(n.jobs), n.hasLast); len(jobs) > 0 {
 		QueueLast(&b, &last, w, anyOf, jobs)
 	}
@@ -92,6 +93,12 @@ func (n *Newest) hasRecent(job uuid.UUID) bool {
 	return n.most == 0 || len(n.Recent[job].Runs) == n.most
 }
 
+// ofJob is the key of the runs n of a job that is a row w.
+var (
+	ofJob       = days.Job(`w.id`)
+	newestOfJob = ofJob.Order(`n`, days.NewestFirst)
+)
+
 // selectRecent selects the newest runs and skips of each job, as lastOf does the newest one. The limit stands in the
 // text, because a lasting plan is made without its arguments.
 const selectRecent = `
@@ -99,12 +106,12 @@ SELECT w.id, r.id, r.status, r.scheduled_for, ` + took + `
 FROM unnest((SELECT $1::uuid[])) w(id)
 CROSS JOIN LATERAL (
 	SELECT * FROM punctual.runs n
-	WHERE n.job_id = w.id AND n.step IS NULL AND %s
-	ORDER BY n.id DESC LIMIT %d) r
+	WHERE %s AND n.step IS NULL
+	%s LIMIT %d) r
 ORDER BY w.id, r.id DESC`
 
 func (n *Newest) queueRecent(b *pgx.Batch, w days.Window, jobs []uuid.UUID) {
-	w.Queue(b, fmt.Sprintf(selectRecent, w.On(`n.id`), n.most), jobs).Query(func(rows pgx.Rows) error {
+	w.Queue(b, fmt.Sprintf(selectRecent, w.Of(`n`, ofJob), newestOfJob, n.most), jobs).Query(func(rows pgx.Rows) error {
 		var job uuid.UUID
 		var r RecentRun
 		var took *float64
@@ -123,16 +130,16 @@ func (n *Newest) queueRecent(b *pgx.Batch, w days.Window, jobs []uuid.UUID) {
 // anyOf gives the jobs of a list.
 const anyOf = `(SELECT $1::uuid[])`
 
-// lastOf selects the newest run or skip of each job within a window, by the index on (job_id, id), day by day from the
-// latest. Once a day has one, no earlier day is searched. An SQL expression gives the jobs as an array.
+// lastOf selects the newest run or skip of each job within a window, by the index on (job_id, id). An SQL
+// expression gives the jobs as an array.
 func lastOf(jobs string, w days.Window) string {
 	return `
 SELECT ` + runFields + `,
        ` + maxAttempts(`coalesce(r.step, '')`) + `
 FROM unnest(` + jobs + `) w(id)
 CROSS JOIN LATERAL (
-	SELECT * FROM punctual.runs n WHERE n.job_id = w.id AND n.step IS NULL AND ` + w.On(`n.id`) + `
-	ORDER BY n.id DESC LIMIT 1) r
+	SELECT * FROM punctual.runs n WHERE ` + w.Of(`n`, ofJob) + ` AND n.step IS NULL
+	` + newestOfJob + ` LIMIT 1) r
 JOIN punctual.tenants t ON t.id = r.tenant
 JOIN punctual.jobs j ON j.id = w.id
 LEFT JOIN punctual.job_versions v ON v.job_id = r.job_id AND v.version = r.job_version`

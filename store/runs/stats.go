@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/days"
 	"punctual/store/names"
 	"punctual/store/pg"
 )
@@ -81,6 +83,9 @@ const took = `CASE WHEN r.status = 'succeeded' OR r.status = 'dead' AND r.reason
 const LateFor = `CASE WHEN r.attempt = 1 AND r.trigger NOT IN ('backfill', 'replay')
              THEN r.started_at - r.due_at END`
 
+// statsOf is the key of the runs of the job.
+var statsOf = days.Job(`$1::uuid`)
+
 var selectStats = fmt.Sprintf(`
 SELECT count(*), (array_agg(r.scheduled_for ORDER BY r.id))[1],
        count(*) FILTER (WHERE r.status = 'succeeded'), count(*) FILTER (WHERE r.status = 'dead'),
@@ -90,8 +95,9 @@ SELECT count(*), (array_agg(r.scheduled_for ORDER BY r.id))[1],
        count(r.late), percentile_disc(ARRAY[0.5, 0.95, 1]) WITHIN GROUP (ORDER BY r.late)
 FROM (SELECT r.id, r.scheduled_for, r.status, r.finished_at, %s AS took, date_part('epoch', %s) AS late
       FROM punctual.runs r
-      WHERE r.job_id = $1 AND r.tenant = $2 AND r.step IS NULL AND r.id >= $3
-      ORDER BY r.id DESC LIMIT %d) r`, took, LateFor, mostStats)
+      WHERE %s AND %s AND r.id >= $3 AND r.tenant = $2 AND r.step IS NULL
+      %s LIMIT %d) r`, took, LateFor, statsOf.From(`r`, `$3`), statsOf.To(`r`), statsOf.Order(`r`, days.NewestFirst),
+	mostStats)
 
 // JobStats returns how the runs of a job went in the last 24 hours. It reads the newest 1,000 at most. The error is
 // pg.ErrNotFound if the tenant has no such job.
@@ -108,10 +114,12 @@ func (s *Runs) JobStats(ctx context.Context, tenant int32, job string) (JobStats
 		}
 		var oldest *time.Time
 		var durations, lateness []float64
-		err = q.QueryRow(ctx, selectStats, st.JobID, tenant, domain.FirstRunID(st.From)).Scan(
+		var b pgx.Batch
+		b.Queue(days.InOrder)
+		b.Queue(selectStats, st.JobID, tenant, domain.FirstRunID(st.From)).QueryRow(pg.IntoPlaces(
 			&st.Runs, &oldest, &st.Succeeded, &st.Dead, &st.Cancelled, &st.Skipped, &st.Unended,
-			&st.Duration.Runs, &durations, &st.Lateness.Runs, &lateness)
-		if err != nil {
+			&st.Duration.Runs, &durations, &st.Lateness.Runs, &lateness))
+		if err = q.SendBatch(ctx, &b).Close(); err != nil {
 			return st, fmt.Errorf("reading the runs of job %q: %w", job, err)
 		}
 		if st.Complete = st.Runs < mostStats; !st.Complete && oldest != nil {

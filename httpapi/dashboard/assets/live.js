@@ -117,6 +117,7 @@ export const watch = (dress, clock) => {
     misses++;
     if (lasts || misses > 1) say(`Not updated since ${since}: ${why}. Trying again.`);
   };
+  let tag = null; // of the state that is shown
   const tick = async () => {
     if (document.hidden || asking) return;
     asking = new AbortController();
@@ -124,14 +125,20 @@ export const watch = (dress, clock) => {
       setTimeout(() => asking.abort(), leftAfter)];
     try {
       const answer = await fetch(live.dataset.from, {
-        headers: { Accept: 'text/html', 'HX-Request': 'true' }, signal: asking.signal,
+        headers: { Accept: 'text/html', 'HX-Request': 'true', ...(tag && { 'If-None-Match': tag }) },
+        signal: asking.signal,
       });
+      if (answer.status === 304) {
+        fresh();
+        return;
+      }
       const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
       if (answer.status === 401) {
         say('You are signed out.', { href: `/login?next=${encodeURIComponent(location.pathname + location.search)}` });
       } else if (answer.ok && page.getElementById('live')) {
         dress(page);
         show(page);
+        tag = answer.headers.get('ETag');
         fresh();
       } else {
         miss(answered(answer.status));
