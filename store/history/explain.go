@@ -315,7 +315,7 @@ func (e *explaining) findRow(ctx context.Context, slot bool) error {
 			skips, err = runs.Query(ctx, q, `
 				WHERE r.job_id = $1 AND r.id >= $2 AND `+w.On(`r.id`)+`
 				  AND r.skipped_first <= $3
-				  AND r.skipped_last >= $3
+				  AND r.skipped_last >= $3 AND r.trigger = 'schedule'
 				ORDER BY r.id LIMIT 1`, e.job, domain.FirstRunID(search.Since), e.At)
 			return len(skips) > 0, err
 		})

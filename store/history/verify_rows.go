@@ -25,9 +25,10 @@ type verifyRow struct {
 
 func (r verifyRow) isSkip() bool { return r.first != nil && r.last != nil }
 
-// ofSlot reports whether the schedule made the row, and not a user or another run.
+// ofSlot reports whether the schedule made the row, and not a user or another run. A skip of dated runs stands for no
+// slots.
 func (r verifyRow) ofSlot() bool {
-	return r.isSkip() || r.trigger == domain.TriggerSchedule || r.trigger == domain.TriggerCatchup ||
+	return r.trigger == domain.TriggerSchedule || r.trigger == domain.TriggerCatchup ||
 		r.trigger == domain.TriggerBackfill
 }
 
