@@ -12,10 +12,11 @@ import (
 	"punctual/scheduler"
 	"punctual/store/aside"
 	"punctual/store/fleet"
+	"punctual/store/history"
 )
 
 // Collector exports the connection pools, the depths of the queues, the freezes, the next expiries of keys, the events
-// on their way, the jobs whose slots are skipped, the partitions ahead and the days to archive to Prometheus.
+// on their way, the jobs whose slots are skipped or that run twice at once, the partitions ahead and the days to archive to Prometheus.
 // All but the pools are read from the database at each scrape, within a second, and are absent when that fails.
 type Collector struct {
 	Store       *Store
@@ -83,6 +84,9 @@ var (
 		"Jobs most of whose slots are skipped, because the run before has not ended; only jobs with recipients for that. "+
 			"Counted up to 10,000; the hundred tenants with the most.",
 		"tenant")
+	togetherDesc = newDesc("punctual_gated_jobs_with_two_runs",
+		"Jobs whose runs must not overlap, because their concurrency_policy is not allow, with two runs at once all the same. "+
+			"Runs that were in flight when the policy was set do not count. Of runs that targets work on, 10,000 are looked at.")
 	openLettersDesc = newDesc("punctual_open_dead_letters",
 		"Dead letters that are open, counted up to 10,000 over all tenants; the hundred tenants with the most.",
 		"tenant")
@@ -183,6 +187,10 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	c.read(err, "the jobs whose slots are skipped cannot be counted")
 	for _, n := range counts {
 		gauge(ch, overlapDesc, float64(n.Jobs), n.Tenant)
+	}
+	twice, err := history.New(c.Store.DB.Chores, 0).CountTogether(ctx)
+	if c.read(err, "the jobs with two runs at once cannot be counted") {
+		gauge(ch, togetherDesc, float64(twice))
 	}
 	c.read(c.collectPunctuality(ctx, ch), "the tenants' names cannot be read")
 	open, err := c.Store.Letters.CountOpen(ctx)

@@ -79,6 +79,10 @@ var scenes = []scene{
 				[]string{"PunctualPartitionsMissing"},
 				"partitions are dropped, and an open transaction keeps them from being made", partitionless,
 			},
+			{
+				[]string{"PunctualGatedJobRunsTwice"},
+				"the gate of a job is emptied in psql while a run is open, and another begins", ungated,
+			},
 			{[]string{"PunctualStillFrozen"}, "a tenant is frozen", frozenTenant},
 		},
 		// A run that is given back unsent counts each time.
@@ -213,6 +217,17 @@ func crowded(s *site) (end func()) {
 		stop()
 		callers.Wait()
 	}
+}
+
+func ungated(s *site) (end func()) {
+	s.w.Script("/alone", Answer{Hang: true})
+	s.create(job("alone", s.w.URL+"/alone", process.JobSpec{"concurrency_policy": "forbid", "timeout": "5m"}))
+	await(s, "the run", func() bool { return len(s.w.At("/alone")) == 1 })
+	execute(s, connect(s, s.dsn), `UPDATE punctual.exclusive SET active_run = NULL
+		WHERE job_id = (SELECT id FROM punctual.jobs WHERE name = 'alone')`)
+	trigger(s, s.fleet[0].API, "alone")
+	await(s, "another", func() bool { return len(s.w.At("/alone")) == 2 })
+	return func() { s.w.Release("/alone") }
 }
 
 func unreachable(s *site) (end func()) {

@@ -62,8 +62,9 @@ func (c Replica) Lived(name string, options ...Option) (job uuid.UUID, slots []t
 func (c Fixture) RanAt(job, id uuid.UUID, slot time.Time) {
 	c.T.Helper()
 	c.Exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane,
-			attempt, status, trigger)
-		VALUES ($1, $2, $3, $3, now(), $4, 1, 5, 1, 'succeeded', 'schedule')`, id, job, slot, c.Tenant)
+			attempt, status, trigger, fence)
+		VALUES ($1, $2, $3, $3, now(), $4, 1, 5, 1, 'succeeded', 'schedule', nextval('punctual.fences'))`,
+		id, job, slot, c.Tenant)
 }
 
 // SkippedAt writes a skip of slots.

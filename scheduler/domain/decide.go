@@ -69,6 +69,7 @@ type Skip struct {
 	First, Last time.Time
 	Count       int       // 0: more than 1,000
 	BlockedBy   uuid.UUID // with reason overlap: the run in the way
+	Trigger     Trigger   // of what it stands for; empty: slots
 }
 
 // Decide turns a due slot into a plan: the slot fires, or is recorded as a skip, by the job's policies for missed

@@ -22,7 +22,7 @@ var (
 		pg.Col("id", "uuid", func(o *domain.Outcome) uuid.UUID { return o.RunID }),
 		pg.Col("fence", "bigint", func(o *domain.Outcome) int64 { return o.Fence }),
 		pg.Col("started_at", "timestamptz", func(o *domain.Outcome) time.Time { return o.StartedAt }),
-		pg.Col("finished_at", "timestamptz", func(o *domain.Outcome) time.Time { return o.FinishedAt }),
+		pg.Col("finished_at", "timestamptz", endedAt),
 		pg.Col("http_status", "smallint", func(o *domain.Outcome) int16 { return int16(o.HTTPStatus) }),
 	}
 	acceptances = append(successes[:3:3],
@@ -33,7 +33,7 @@ var (
 		pg.Col("id", "uuid", func(o *ending) uuid.UUID { return o.RunID }),
 		pg.Col("fence", "bigint", func(o *ending) int64 { return o.Fence }),
 		pg.Col("started_at", "timestamptz", func(o *ending) *time.Time { return given(&o.StartedAt, !o.StartedAt.IsZero()) }),
-		pg.Col("finished_at", "timestamptz", func(o *ending) time.Time { return o.FinishedAt }),
+		pg.Col("finished_at", "timestamptz", func(o *ending) time.Time { return endedAt(o.Outcome) }),
 		pg.Col("http_status", "smallint", func(o *ending) *int16 { return pg.OrNull(int16(o.HTTPStatus)) }),
 		pg.Col("status", "text", func(o *ending) string { return string(o.end.Status) }),
 		pg.Col("reason", "text", func(o *ending) *string { return given((*string)(&o.Reason), o.Reason != "") }),
@@ -60,6 +60,9 @@ func (o *ending) held() (h domain.Held) {
 	}
 	return h
 }
+
+// endedAt is not before the start, even when the database's clock was set back meanwhile.
+func endedAt(o *domain.Outcome) time.Time { return domain.Later(o.FinishedAt, o.StartedAt) }
 
 // given returns a pointer if there is a value, and nil otherwise.
 func given[T any](value *T, is bool) *T {

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -69,6 +70,7 @@ var skipColumns = pg.Columns[Skip]{
 	pg.Col("version", "integer", func(s Skip) int32 { return s.Job.Version }),
 	pg.Col("lane", "smallint", func(s Skip) int16 { return s.Lane }),
 	pg.Col("reason", "text", func(s Skip) string { return string(s.Reason) }),
+	pg.Col("trigger", "text", func(s Skip) string { return string(cmp.Or(s.Trigger, domain.TriggerSchedule)) }),
 }
 
 // misses returns the events of the skips of missed slots.
@@ -91,7 +93,7 @@ var insertSkips = `
 INSERT INTO punctual.runs (id, job_id, blocked_by, scheduled_for, due_at, created_at, finished_at, skipped_first,
     skipped_last, tenant, job_version, skipped_count, lane, status, trigger, reason)
 SELECT u.id, u.job_id, u.blocked_by, u.last, u.last, greatest(made.at, u.last), greatest(made.at, u.last), u.first,
-       u.last, u.tenant, u.version, u.count, u.lane, 'skipped', 'schedule', u.reason
+       u.last, u.tenant, u.version, u.count, u.lane, 'skipped', u.trigger, u.reason
 FROM ` + skipColumns.Unnest("u") + `,
      (SELECT clock_timestamp() AS at) made`
 

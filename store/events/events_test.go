@@ -409,11 +409,11 @@ func TestVerifyAccountsForTheSubscribersOfEvents(t *testing.T) {
 	two := domain.EventRunID(e.ID, c.Get("two").ID)
 	c.Exec(`DELETE FROM punctual.ready WHERE run_id = $1`, two)
 	c.Exec(`DELETE FROM punctual.runs WHERE id = $1`, two)
-	want("a subscriber without its run", "missing two")
+	want("a subscriber without its run", "missing two", "count  x2")
 	c.Exec(`UPDATE punctual.events SET body = '{"x": 2}'`)
-	want("the filter does not match")
+	want("the filter does not match", "count  x2")
 	c.Exec(`UPDATE punctual.job_versions SET event = 'b' WHERE job_id = $1`, c.Get("one").ID)
-	want("a run without subscription", "phantom one")
+	want("a run without subscription", "phantom one", "count  x2")
 }
 
 // Whatever order jobs and events come in, and whatever is edited in between, each subscriber has one row.

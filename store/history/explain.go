@@ -320,7 +320,7 @@ func (e *explaining) findRow(ctx context.Context, slot bool) error {
 			skips, err = runs.Query(ctx, q, `
 				WHERE `+w.Of(`r`, ofJob)+` AND r.id >= $2
 				  AND r.skipped_first <= $3
-				  AND r.skipped_last >= $3`+
+				  AND r.skipped_last >= $3 AND r.trigger = 'schedule'`+
 				ofJob.Order(`r`, days.OldestFirst)+` LIMIT 1`, e.job, domain.FirstRunID(search.Since), e.At)
 			return len(skips) > 0, err
 		})

@@ -50,6 +50,11 @@ const (
 	ViolationLimit      ViolationKind = "limit"        // a limit with too many holders or starts, or with needless waits
 	ViolationWorkflow   ViolationKind = "workflow"     // a step or a workflow that stands still
 	ViolationAside      ViolationKind = "set_aside"    // what fails by itself, and so was set aside
+	ViolationEarly      ViolationKind = "early"        // a run that began before it was due
+	ViolationTogether   ViolationKind = "together"     // two runs at once of a job whose runs must not overlap
+	ViolationContrary   ViolationKind = "contrary"     // records that contradict each other
+	ViolationHeld       ViolationKind = "held"         // a gate or a limit that a run holds which has ended
+	ViolationFeed       ViolationKind = "feed"         // the feed of changes lacks a run that has ended, or has another
 	ViolationUnreadable ViolationKind = "unverifiable" // a job whose definition this binary cannot read
 )
 
@@ -134,11 +139,14 @@ func (h *History) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, e
 		}
 	}
 	for _, look := range []func(context.Context, pgx.Tx) error{
-		v.reports, v.dated, v.chains, v.events, v.workflows, v.starts, v.setAside,
+		v.reports, v.dated, v.chains, v.events, v.workflows, v.starts, v.holders, v.gates, v.feed, v.setAside,
 	} {
 		if err := v.read(ctx, look); err != nil {
 			return v.summary, err
 		}
+	}
+	if err := v.records(ctx); err != nil {
+		return v.summary, err
 	}
 	if err := v.limits(ctx); err != nil {
 		return v.summary, err
@@ -308,6 +316,12 @@ func (v *verification) page(ctx context.Context, tx pgx.Tx) (last bool, err erro
 	if err := v.readVersions(ctx, tx, jobs); err != nil {
 		return false, err
 	}
+	if err := readPolicies(ctx, tx, jobs); err != nil {
+		return false, err
+	}
+	if err := v.together(ctx, tx, jobs); err != nil {
+		return false, err
+	}
 	last = len(jobs) < JobsPerPage
 	if len(jobs) > 0 || !v.filtered() {
 		if err := v.compare(ctx, tx, jobs, now, last); err != nil {
@@ -327,15 +341,18 @@ type verifyJob struct {
 	id           uuid.UUID
 	tenant, name string
 	enabled      bool
+	owner        int32
 	frozen       bool      // its due slots rightly wait
 	over         time.Time // when a pause ended that no replica has ended yet; zero: there is none
 	history      domain.History
-	broken       error // why its versions cannot be read
+	policies     []policy // of its versions, in order
+	contrary     string   // what contradicts itself about the job; empty: nothing
+	broken       error    // why its versions cannot be read
 }
 
 func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJob, now time.Time, err error) {
 	rows := pg.Query(ctx, tx, `
-		SELECT j.id, t.name, j.name, s.scheduled_for, punctual.job_state(j, s) = 'active',
+		SELECT j.id, t.name, j.name, j.tenant, s.scheduled_for, punctual.job_state(j, s) = 'active', `+contraryJob+`,
 		       punctual.frozen_since(j.tenant) IS NOT NULL,
 		       CASE WHEN j.state = 'paused' AND j.paused_until <= `+pg.Now+` THEN j.paused_until END, `+pg.Now+`
 		FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant LEFT JOIN punctual.schedules s ON s.job_id = j.id
@@ -344,7 +361,7 @@ func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJ
 	jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*verifyJob, error) {
 		var j verifyJob
 		var next, over *time.Time
-		err := row.Scan(&j.id, &j.tenant, &j.name, &next, &j.enabled, &j.frozen, &over, &now)
+		err := row.Scan(&j.id, &j.tenant, &j.name, &j.owner, &next, &j.enabled, &j.contrary, &j.frozen, &over, &now)
 		if over != nil {
 			j.enabled, j.over = true, over.UTC()
 		}

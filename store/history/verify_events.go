@@ -20,13 +20,13 @@ func (v *verification) events(ctx context.Context, tx pgx.Tx) error {
 	e := verifyEvent{v: v, id: domain.FirstRunID(v.summary.From)}
 	for {
 		err := tx.QueryRow(ctx, `
-			SELECT e.id, e.tenant, t.name, e.name, e.emitted_at, e.body
+			SELECT e.id, e.tenant, t.name, e.name, e.emitted_at, e.body, e.made + e.skipped
 			FROM punctual.events e
 			JOIN punctual.tenants t ON t.id = e.tenant
 			WHERE e.id > $1 AND e.id < $2 AND ($3 = 0 OR e.tenant = $3) AND e.turn_at IS NULL
 			ORDER BY e.id
 			LIMIT 1`, e.id, domain.FirstRunID(v.summary.To), v.tenant).
-			Scan(&e.id, &e.tenant, &e.owner, &e.name, &e.at, &e.body)
+			Scan(&e.id, &e.tenant, &e.owner, &e.name, &e.at, &e.body, &e.counted)
 		some, err := pg.Some(err)
 		if some {
 			err = e.compare(ctx, tx)
@@ -64,6 +64,7 @@ type verifyEvent struct {
 	owner, name string
 	at          time.Time
 	body        []byte
+	counted     int // runs and skips, as the event says
 }
 
 // verifySubscribers reads the jobs that had subscribed to an event, or have a row of it. A job that subscribed just
@@ -100,7 +101,11 @@ func (e *verifyEvent) compare(ctx context.Context, tx pgx.Tx) error {
 	var subscribed, sure bool
 	var filter domain.EventFilter
 	var run *uuid.UUID
+	count := 0
 	_, err := pgx.ForEachRow(rows, []any{&job, &name, &subscribed, (*string)(&filter), &sure, &run}, func() error {
+		if run != nil {
+			count++
+		}
 		found := Violation{Tenant: e.owner, Job: name, JobID: job, Slot: &e.at}
 		matches := subscribed && filter.Matcher().Matches(e.body)
 		switch {
@@ -117,5 +122,9 @@ func (e *verifyEvent) compare(ctx context.Context, tx pgx.Tx) error {
 		e.v.report(found)
 		return e.v.failed
 	})
+	if err == nil && count != e.counted && e.v.options.Job == "" {
+		e.v.report(Violation{Kind: ViolationCount, Tenant: e.owner, Slot: &e.at, Count: e.counted, Detail: fmt.Sprintf(
+			"event %s %s says that it has made %d runs and skips, and there are %d", e.name, e.id, e.counted, count)})
+	}
 	return err
 }

@@ -26,6 +26,7 @@ type jobCheck struct {
 	runs    []verifyRow // runs of the latest instant
 	matched bool        // whether that instant is a slot
 	overdue Violation
+	token   token // of the newest slot that was claimed in time
 
 	timetables []*domain.Timetable // of all versions, computed when needed
 }
@@ -230,6 +231,9 @@ func (c *jobCheck) count(r verifyRow) {
 // finish settles the slots that are left after the last row.
 func (c *jobCheck) finish() {
 	c.settleBefore(c.summary.To.Add(1))
+	if c.job.contrary != "" {
+		c.report(Violation{Kind: ViolationContrary, Detail: c.job.contrary})
+	}
 	switch {
 	case c.unreadable():
 		c.report(Violation{

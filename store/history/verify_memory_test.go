@@ -36,9 +36,9 @@ func everySecond(ctx context.Context, tb testing.TB, s *store.Store, n int) {
 				'{"name":"a","schedule":{"every":"1s"},"target":{"url":"http://localhost/"}}'
 			FROM stands)
 		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane,
-			attempt, status, trigger)
+			attempt, status, trigger, fence)
 		SELECT (lpad(to_hex(extract(epoch FROM slot)::bigint * 1000), 12, '0') || '80008000000000000000')::uuid,
-			$1, slot, slot, now(), 1, 1, 5, 1, 'succeeded', 'schedule'
+			$1, slot, slot, now(), 1, 1, 5, 1, 'succeeded', 'schedule', nextval('punctual.fences')
 		FROM stands, generate_series(at - $2 * interval '1 s', at - interval '1 s', interval '1 s') slot
 		WHERE slot <> at - interval '2 s'`, uuid.MustParse(job), n)
 	Must(tb, err)

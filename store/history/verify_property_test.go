@@ -65,7 +65,9 @@ func moveRuns(c Replica, by time.Duration) {
 	c.Exec(`DELETE FROM punctual.runs`)
 	c.Exec(`UPDATE punctual.moved r
 		SET id = m.moved, scheduled_for = scheduled_for - $3::interval, due_at = due_at - $3::interval,
-			created_at = created_at - $3::interval, skipped_first = skipped_first - $3::interval,
+			created_at = created_at - $3::interval, claimed_at = claimed_at - $3::interval,
+			started_at = started_at - $3::interval, finished_at = finished_at - $3::interval,
+			skipped_first = skipped_first - $3::interval,
 			skipped_last = skipped_last - $3::interval
 		FROM unnest($1::uuid[], $2::uuid[]) AS m(old, moved)
 		WHERE r.id = m.old`, old, moved, by)
@@ -200,7 +202,8 @@ func (l *life) claimAll() {
 	}
 	if l.rand.IntN(2) == 0 {
 		l.Exec(`DELETE FROM punctual.ready`)
-		l.Exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE finished_at IS NULL`)
+		l.Exec(`UPDATE punctual.runs SET status = 'succeeded', reason = NULL, finished_at = now(),
+			fence = coalesce(fence, nextval('punctual.fences')) WHERE finished_at IS NULL`)
 		l.Exec(`DELETE FROM punctual.claims`)
 	}
 }

@@ -21,13 +21,15 @@ type verifyRow struct {
 	count       *int
 	createdAt   time.Time
 	held        bool // the run has ended, or a replica will see to it that it ends
+	recorded
 }
 
 func (r verifyRow) isSkip() bool { return r.first != nil && r.last != nil }
 
-// ofSlot reports whether the schedule made the row, and not a user or another run.
+// ofSlot reports whether the schedule made the row, and not a user or another run. A skip of dated runs stands for no
+// slots.
 func (r verifyRow) ofSlot() bool {
-	return r.isSkip() || r.trigger == domain.TriggerSchedule || r.trigger == domain.TriggerCatchup ||
+	return r.trigger == domain.TriggerSchedule || r.trigger == domain.TriggerCatchup ||
 		r.trigger == domain.TriggerBackfill
 }
 
@@ -51,7 +53,11 @@ SELECT r.id, r.job_id, r.trigger, r.status, r.scheduled_for, r.skipped_first, r.
                           OR punctual.frozen_since(y.tenant) IS NOT NULL))
        OR EXISTS (SELECT FROM punctual.claims c LEFT JOIN punctual.replicas p ON p.id = c.replica
                    WHERE r.id = ANY (c.run_ids) AND greatest(c.claimed_at, p.renewed_at)
-                         > (SELECT ` + pg.Now + `) - $7::interval)
+                         > (SELECT ` + pg.Now + `) - $7::interval),
+       r.tenant, r.job_version, r.due_at, r.claimed_at, r.started_at, r.finished_at, coalesce(r.fence, 0), r.attempt,
+       coalesce(r.reason, ''), r.late, coalesce(r.step, ''), r.parent_run,
+       CASE WHEN r.claimed_at > r.due_at + interval '1 s' AND r.attempt = 1 AND NOT r.late
+            THEN EXISTS (SELECT FROM punctual.attempts a WHERE a.run_id = r.id AND a.run_id >= $4) ELSE false END
 FROM punctual.runs r
 WHERE r.job_id > $1 AND r.job_id <= $2 AND ($3::uuid[] IS NULL OR r.job_id = ANY ($3::uuid[]))
   AND r.id >= $4
@@ -76,6 +82,8 @@ func (v *verification) compare(ctx context.Context, tx pgx.Tx, jobs []*verifyJob
 	var r verifyRow
 	_, err := pgx.ForEachRow(rows, []any{
 		&r.id, &r.job, &r.trigger, &r.status, &r.at, &r.first, &r.last, &r.count, &r.createdAt, &r.held,
+		&r.tenant, &r.version, &r.due, &r.claimed, &r.started, &r.finished, &r.fence, &r.attempt, &r.reason, &r.late,
+		&r.step, &r.parent, &r.cutOff,
 	}, func() error {
 		p.row(r)
 		return p.failed
@@ -99,13 +107,11 @@ type verifyPage struct {
 }
 
 func (p *verifyPage) row(r verifyRow) {
-	if r.trigger == domain.TriggerStep && r.held {
-		p.summary.Runs++ // its slot is its workflow's
-		return
-	}
+	ofWorkflow := r.trigger == domain.TriggerStep && r.held // its slot is its workflow's
 	for p.check == nil || p.check.job.id != r.job {
 		if len(p.jobs) == 0 || pg.CompareIDs(p.jobs[0].id, r.job) > 0 {
-			if p.summary.Runs++; r.trigger != domain.TriggerChain { // that was triggered when its job was gone already
+			// A run of a chain was triggered when its job was gone already.
+			if p.summary.Runs++; r.trigger != domain.TriggerChain && !ofWorkflow {
 				p.report(Violation{
 					Kind: ViolationPhantom, JobID: r.job, Slot: &r.at, Runs: []uuid.UUID{r.id}, Detail: "there is no such job",
 				})
@@ -113,6 +119,11 @@ func (p *verifyPage) row(r verifyRow) {
 			return
 		}
 		p.next()
+	}
+	p.check.compareRecord(r)
+	if ofWorkflow {
+		p.summary.Runs++
+		return
 	}
 	p.check.row(r)
 }

@@ -14,23 +14,13 @@ import (
 )
 
 // verifyStarts reads, for each limit with a rate, between which instants each of its runs was first let in: not before
-// it was due, and not after its first request. Those that were due before the limit was last changed are left out. A
-// workflow's own run takes no limit, and its steps take theirs or else the job's.
+// it was due, and not after its first request. Those that were due before the limit was last changed are left out.
 const verifyStarts = `
 	SELECT t.name, l.name, l.max_starts_per_second, r.id, greatest(r.created_at, r.due_at) AS due,
 	       least(r.started_at, CASE WHEN r.attempt > 1 THEN (
-	           SELECT min(a.started_at) FROM punctual.attempts a WHERE a.run_id = r.id AND a.run_id >= $4) END) AS sent
-	FROM punctual.limits l
-	JOIN punctual.tenants t ON t.id = l.tenant
-	JOIN punctual.jobs j ON j.tenant = l.tenant
-	JOIN punctual.job_versions v ON v.job_id = j.id
-	    AND ((v.definition -> 'limits')::jsonb ? l.name OR v.definition -> 'steps' IS NOT NULL)
-	JOIN punctual.runs r ON r.job_id = v.job_id AND r.job_version = v.version AND r.id >= $4
-	WHERE CASE WHEN v.definition -> 'steps' IS NULL THEN true
-	           WHEN r.step IS NOT NULL
-	           THEN coalesce((SELECT s -> 'limits' FROM json_array_elements(v.definition -> 'steps') s
-	                          WHERE s ->> 'name' = r.step), v.definition -> 'limits', '[]')::jsonb ? l.name END
-	  AND l.max_starts_per_second IS NOT NULL AND ($1 = 0 OR l.tenant = $1)
+	           SELECT min(a.started_at) FROM punctual.attempts a
+	           WHERE a.run_id = r.id AND a.run_id >= $4) END) AS sent` + limitedRuns + `
+	  AND l.max_starts_per_second IS NOT NULL
 	  AND r.started_at BETWEEN $2 AND $3 AND greatest(r.created_at, r.due_at) > greatest(l.updated_at + $5::interval, $2)
 	ORDER BY l.tenant, l.name, due`
 

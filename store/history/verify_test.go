@@ -166,7 +166,8 @@ func TestVerifyNoticesEveryKindOfViolation(t *testing.T) {
 func unend(c Fixture, job uuid.UUID, slot time.Time, status string) {
 	c.T.Helper()
 	c.Exec(`UPDATE punctual.runs
-		SET status = $2, finished_at = NULL, fence = 1, created_at = now() - interval '1 hour'
+		SET status = $2::text, finished_at = NULL, attempt = CASE $2::text WHEN 'retrying' THEN 0 ELSE 1 END,
+			created_at = now() - interval '1 hour'
 		WHERE id = $1`, domain.SlotRunID(job, slot), status)
 }
 
@@ -295,7 +296,7 @@ func TestVerifyNoticesDatedRunsThatAreLeft(t *testing.T) {
 		{"they are runs already", func(c Replica) {
 			c.Exec(`UPDATE punctual.dated SET due_at = now(), run_id = punctual.run_id_at(now()) WHERE key = '1'`)
 			c.Exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger,
-				finished_at) SELECT run_id, job_id, due_at, due_at, tenant, 1, lane, 'succeeded', 'manual', now()
+				finished_at, fence) SELECT run_id, job_id, due_at, due_at, tenant, 1, lane, 'succeeded', 'manual', now(), 1
 				FROM punctual.dated WHERE key = '1'`)
 		}, []string{"double a x1"}},
 	} {

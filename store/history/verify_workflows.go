@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -42,6 +43,7 @@ type verifiedWorkflow struct {
 	known, idle bool
 	definition  domain.Definition
 	runs        map[string]domain.StepRun
+	began       map[string]time.Time // when the runs of steps were made that were claimed
 }
 
 // workflows looks for steps that should have started, and for workflows that should have ended.
@@ -51,7 +53,7 @@ func (v *verification) workflows(ctx context.Context, tx pgx.Tx) error {
 		rows := pg.Query(ctx, tx, verifyWorkflows, v.summary.From, v.summary.To, v.firstID(), after, v.options.Grace,
 			v.tenant, pg.OrNull(v.only), v.name, workflowPage)
 		page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*verifiedWorkflow, error) {
-			w := &verifiedWorkflow{runs: map[string]domain.StepRun{}}
+			w := &verifiedWorkflow{runs: map[string]domain.StepRun{}, began: map[string]time.Time{}}
 			err := row.Scan(&w.Tenant, &w.Job, &w.JobID, &w.id, &w.Slot, &w.status, &w.reason, &w.steps, &w.known, &w.idle)
 			if err == nil {
 				err = json.Unmarshal([]byte(w.steps), &w.definition.Steps)
@@ -66,7 +68,7 @@ func (v *verification) workflows(ctx context.Context, tx pgx.Tx) error {
 		}
 		for _, w := range page {
 			after = w.id
-			if detail := w.wrong(); detail != "" {
+			if detail := cmp.Or(w.wrong(), w.disorder()); detail != "" {
 				w.Kind, w.Runs, w.Detail = ViolationWorkflow, []uuid.UUID{w.id}, detail
 				v.report(w.Violation)
 			}
@@ -91,12 +93,17 @@ func readVerifiedSteps(ctx context.Context, tx pgx.Tx, page []*verifiedWorkflow)
 		}
 	}
 	var r domain.StepRun
-	var finished *time.Time
+	var finished, began *time.Time
 	rows := pg.Query(ctx, tx, `
-		SELECT r.id, r.status, coalesce(r.reason, ''), r.finished_at FROM punctual.runs_of($1::uuid[]) r`, ids)
-	_, err := pgx.ForEachRow(rows, []any{&r.ID, &r.Status, &r.Reason, &finished}, func() error {
+		SELECT r.id, r.status, coalesce(r.reason, ''), r.finished_at,
+		       CASE WHEN r.claimed_at IS NOT NULL THEN least(r.created_at, r.claimed_at, r.started_at) END
+		FROM punctual.runs_of($1::uuid[]) r`, ids)
+	_, err := pgx.ForEachRow(rows, []any{&r.ID, &r.Status, &r.Reason, &finished, &began}, func() error {
 		p := places[r.ID]
-		p.of.runs[p.step] = r
+		r.FinishedAt = pg.OrZero(finished)
+		if p.of.runs[p.step] = r; began != nil {
+			p.of.began[p.step] = *began
+		}
 		return nil
 	})
 	return pg.Wrap("reading the runs of steps", err)
@@ -133,6 +140,31 @@ func (w *verifiedWorkflow) wrong() string {
 		return "its steps have all ended, and it has not"
 	case !next.Ended && w.status.Final() && !halted:
 		return "it has ended before its steps"
+	}
+	return ""
+}
+
+// disorder says how the runs of steps contradict each other or the workflow; empty: they do not. A rerun may have taken
+// a step as succeeded: that one was never claimed.
+func (w *verifiedWorkflow) disorder() string {
+	if w.status == domain.StatusSucceeded {
+		o := domain.JudgeSteps(domain.Assignment{}, w.runs, "", time.Time{}, time.Time{})
+		if o.Verdict != domain.Succeed {
+			return "it has succeeded, and not all of its steps have: " + o.Error
+		}
+	}
+	for _, s := range w.definition.Steps {
+		began, ran := w.began[s.Name]
+		for _, name := range s.DependsOn {
+			before, has := w.runs[name]
+			switch {
+			case !ran:
+			case !has || !before.Status.Final() || s.When != domain.WhenEnded && before.Status != domain.StatusSucceeded:
+				return fmt.Sprintf("its step %s ran, and step %s, on which it depends, had not ended as that needs", s.Name, name)
+			case began.Before(before.FinishedAt.Add(-apart)):
+				return fmt.Sprintf("its step %s began before step %s, on which it depends, had ended", s.Name, name)
+			}
+		}
 	}
 	return ""
 }

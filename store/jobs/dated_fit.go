@@ -105,7 +105,7 @@ func (s *Jobs) removeDated(ctx context.Context, tx *pg.Tx, h *jobRow, after stri
 		return err
 	}
 	if job := s.compiled(h); job != nil && first != nil {
-		skip.Reason, skip.First, skip.Last = domain.ReasonJobDeleted, *first, *last
+		skip.Reason, skip.Trigger, skip.First, skip.Last = domain.ReasonJobDeleted, domain.TriggerManual, *first, *last
 		if skip.Count > domain.MaxCount {
 			skip.Count = 0
 		}
