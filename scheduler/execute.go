@@ -73,13 +73,17 @@ func (s *Scheduler) execute(o *domain.Outcome, p *admit.Permit) wire.Result {
 	return s.send(o, started)
 }
 
+// contextOf returns the context of an attempt.
+func (s *Scheduler) contextOf(a domain.Assignment) context.Context {
+	if a.Gated || a.Bounded {
+		return s.heart.exclusive()
+	}
+	return s.workCtx
+}
+
 // send sends the request of an attempt that may go out.
 func (s *Scheduler) send(o *domain.Outcome, started time.Time) wire.Result {
-	parent := s.workCtx
-	if o.Gated {
-		parent = s.heart.exclusive()
-	}
-	ctx, done := s.flights.begin(parent, o.Assignment)
+	ctx, done := s.flights.begin(s.contextOf(o.Assignment), o.Assignment)
 	defer done()
 	if err := s.readGiven(ctx, o); err != nil {
 		s.notSent(o, err, "the input of workflows and the results of their steps")

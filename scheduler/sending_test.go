@@ -62,6 +62,19 @@ func TestDoneOfAnAttemptThatHasEndedIsClosed(t *testing.T) {
 	}
 }
 
+// Runs that must not overlap are cut off with the replica: those of gated jobs, and those that hold a limit of how many
+// run.
+func TestWhichAttemptsAreCutOffWithTheReplica(t *testing.T) {
+	t.Parallel()
+	s := &Scheduler{workCtx: t.Context()}
+	s.heart = newHeartbeat(s)
+	for a, cut := range map[*domain.Assignment]bool{{}: false, {Gated: true}: true, {Bounded: true}: true} {
+		if (s.contextOf(*a) == s.heart.exclusive()) != cut {
+			t.Errorf("gated %t, bounded %t: cut off %t", a.Gated, a.Bounded, !cut)
+		}
+	}
+}
+
 // Attempts end with what they were begun with: those that must not overlap with their own context, all with the work.
 func TestAttemptsEndWithTheirParent(t *testing.T) {
 	t.Parallel()

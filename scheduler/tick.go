@@ -244,7 +244,7 @@ func (t *ticker) look(ctx context.Context) error {
 		return err
 	}
 	t.took = time.Since(asked)
-	t.s.clock.set(upcoming.Now)
+	t.s.clock.set(asked, upcoming.Now)
 	t.s.metrics.looked.Store(time.Now().UnixNano())
 	if older {
 		t.olderAt = time.Now().Add(min(olderEvery, max(lookEvery, olderShare*t.took)))

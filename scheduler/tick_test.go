@@ -16,7 +16,7 @@ func TestWhatBecomesDueDuringATickIsNotSleptThrough(t *testing.T) {
 		if i%100 == 0 {
 			s.heart = newHeartbeat(s) // on a busy machine it would be too old for a claim in the end
 		}
-		s.clock.set(time.Now())
+		s.clock.set(time.Now(), time.Now())
 		soon := time.Duration(i%2000) * time.Nanosecond // as long as some steps of a tick take
 		loop.upcoming = Upcoming{Schedule: s.clock.now().Add(soon)}
 		loop.wantsLook, loop.lookAt = false, time.Now().Add(time.Hour)

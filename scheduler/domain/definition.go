@@ -206,7 +206,7 @@ type Retry struct {
 	Multiplier     float64  `json:"multiplier,omitempty" minimum:"1" maximum:"100" doc:"Factor by which the delay grows with each failure: 1 to 100." example:"3"`
 	MaxBackoff     Duration `json:"max_backoff,omitzero" doc:"Longest delay, also when the target asks for more with Retry-After." example:"1h"`
 	GiveUpOn       []int    `json:"give_up_on,omitzero" doc:"HTTP statuses that end the run at once." example:"[410]"`
-	AfterTimeout   *bool    `json:"after_timeout,omitempty" doc:"Whether another attempt follows one that was sent and not answered in time, so that the target may still be working on it. False: the run is dead with reason timeout. Absent: true for concurrency_policy allow, false for the others, whose runs must not overlap." example:"true"`
+	AfterTimeout   *bool    `json:"after_timeout,omitempty" doc:"Whether another attempt follows one that was sent and not answered in time, so that the target may still be working on it. False: the run is dead with reason timeout. Absent: true for concurrency_policy allow, false for the others, whose runs must not overlap, and for a run that holds a limit with max_running." example:"true"`
 }
 
 // Priority orders runs within a queue.
@@ -307,9 +307,7 @@ func (d Definition) WithDefaults() Definition {
 	if d.Retry.GiveUpOn == nil {
 		d.Retry.GiveUpOn = []int{410}
 	}
-	if d.Retry.AfterTimeout == nil {
-		d.Retry.AfterTimeout = new(d.ConcurrencyPolicy == PolicyAllow)
-	}
+	d.fillAfterTimeout(d.ConcurrencyPolicy)
 	if d.Schedule.Kind() == KindCron {
 		fill(&d.Schedule.Timezone, "UTC")
 	}
@@ -317,6 +315,14 @@ func (d Definition) WithDefaults() Definition {
 		d.SubmittersMayTrigger = new(false)
 	}
 	return d
+}
+
+// fillAfterTimeout sets retry.after_timeout, if it is absent, by whether runs may overlap. With limits it stays absent:
+// whether they bound how many run, an attempt knows that holds them.
+func (d *Definition) fillAfterTimeout(policy ConcurrencyPolicy) {
+	if d.Retry.AfterTimeout == nil && (policy != PolicyAllow || len(d.Limits) == 0) {
+		d.Retry.AfterTimeout = new(policy == PolicyAllow)
+	}
 }
 
 // fill sets a field that is absent.

@@ -44,6 +44,9 @@ func TestDefaultsThatDependOnTheKind(t *testing.T) {
 			t.Errorf("%s: after a timeout another attempt follows: %t", policy, !want)
 		}
 	}
+	if d := definition(t, `{"limits":["one"]}`).WithDefaults(); d.Retry.AfterTimeout != nil {
+		t.Error("with limits it does not depend on the definition alone whether another attempt follows a timeout")
+	}
 	for _, schedule := range []string{`"at":"2026-12-01T09:00:00Z"`, `"delay":"5m"`} {
 		d := definition(t, `{"schedule":{`+schedule+`}}`).WithDefaults()
 		if !d.Missed.Window.IsZero() || d.Schedule.Timezone != "" {

@@ -77,11 +77,14 @@ func Judge(a Assignment, r wire.Result, started, finished time.Time) Outcome {
 // may still be working on it, or when the request may have been sent and must not be sent twice.
 func (o *Outcome) fail(sent bool, retryAfter time.Duration) {
 	o.Verdict = Bury
-	again := o.Job.Retry.AfterTimeout // nil: true
+	again := !o.Bounded
+	if asked := o.Job.Retry.AfterTimeout; asked != nil {
+		again = *asked
+	}
 	switch {
 	case o.Attempt >= o.Job.Retry.MaxAttempts:
 		return
-	case sent && o.Reason == ReasonTimeout && again != nil && !*again:
+	case sent && o.Reason == ReasonTimeout && !again:
 		o.Error += "; it may still be working, so no other attempt follows (retry.after_timeout)"
 		return
 	case sent && o.Job.Delivery == DeliverAtMostOnce:

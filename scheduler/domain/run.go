@@ -119,6 +119,7 @@ type Assignment struct {
 	Given        *Given            // of a step: what it is sent besides its own body; nil: it is not read
 	Lease        *Lease
 	Gated        bool      // its job's runs must not overlap: the run has the job's gate, or may have it
+	Bounded      bool      // it holds a limit with max_running
 	Held         *Held     // what held the run back since its last attempt; nil: nothing did
 	AcceptedAt   time.Time // when the target answered this attempt with 202 and went on; zero: it did not
 	RunToken     string    // of steps, and with completion async: lets the target speak for this attempt

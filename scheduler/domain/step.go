@@ -90,9 +90,7 @@ func (s Step) definition(whole Definition) Definition {
 	if r.GiveUpOn == nil {
 		r.GiveUpOn = w.GiveUpOn
 	}
-	if r.AfterTimeout == nil {
-		r.AfterTimeout = new(whole.WithDefaults().ConcurrencyPolicy == PolicyAllow)
-	}
+	d.fillAfterTimeout(whole.WithDefaults().ConcurrencyPolicy)
 	return d
 }
 

@@ -173,11 +173,12 @@ func (c *readyClaim) mayStart(w waitingRun, job *domain.Job) bool {
 	return false
 }
 
-// hold gives a run that starts its limits.
-func (c *readyClaim) hold(w waitingRun, job *domain.Job) {
+// hold gives a run that starts its limits. It reports whether one of them bounds how many run.
+func (c *readyClaim) hold(w waitingRun, job *domain.Job) (bounded bool) {
 	limits, _ := c.limits.ofRun(job)
 	limits.Hold(c.turn(w), c.now, w.Fence != 0)
 	c.limits.note(job.Tenant, w, limits)
+	return slices.ContainsFunc(limits, func(l *domain.Limit) bool { return l.MaxRunning > 0 })
 }
 
 // note collects what has become of a run's limits.

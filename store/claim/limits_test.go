@@ -11,6 +11,7 @@ import (
 
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
 	"punctual/store/fleet"
@@ -75,6 +76,34 @@ func TestJobsShareALimit(t *testing.T) {
 	release(c.Fixture)
 	c.WantCount(0, "holders are left", `SELECT count(*) FROM punctual.limit_holders`)
 	c.WantCount(0, "runs are left", `SELECT count(*) FROM punctual.ready`)
+}
+
+// A limit of how many run bounds the requests of a run, too: none follows one that timed out, whose target may still be
+// working, unless the job says so. A rate bounds starts alone. (Two requests of a run worked at a limit of one.)
+func TestALimitOfOneLetsNoSecondRequestOfARunWork(t *testing.T) {
+	c := NewReplica(t)
+	putLimit(c.Fixture, "one", 1, 0)
+	putLimit(c.Fixture, "rate", 0, 1000)
+	retried := func(d *domain.Definition) { d.Retry.AfterTimeout = new(true) }
+	timedOut := wire.Result{Reason: wire.ReasonTimeout, Sent: true}
+	for name, of := range map[string]struct {
+		option  Option
+		bounded bool
+		verdict domain.Verdict
+	}{
+		"none":    {limited(), false, domain.RetryRun},
+		"rate":    {limited("rate"), false, domain.RetryRun},
+		"one":     {limited("one"), true, domain.Bury},
+		"both":    {limited("one", "rate"), true, domain.Bury},
+		"retried": {func(d *domain.Definition) { limited("one")(d); retried(d) }, true, domain.RetryRun},
+	} {
+		a := c.Manual(name, of.option)
+		if o := domain.Judge(a, timedOut, c.Clock(), c.Clock()); a.Bounded != of.bounded || o.Verdict != of.verdict {
+			t.Errorf("%s: bounded %t, and after a timeout verdict %v", name, a.Bounded, o.Verdict)
+		}
+		c.Finish(Succeeded(a))
+		release(c.Fixture)
+	}
 }
 
 // A retry, a run that was given back and one whose target works on after a 202 keep their limits. A lost replica's are

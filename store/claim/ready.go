@@ -415,7 +415,7 @@ func (c *readyClaim) settle(w waitingRun) {
 		return
 	}
 	if len(job.Limits) > 0 && !w.overdue {
-		c.hold(w, job)
+		w.Bounded = c.hold(w, job)
 	}
 	if w.Gated && !w.overdue && len(g.Holders()) == 0 {
 		if g.active = w.RunID; g.Waiting == w.RunID {
