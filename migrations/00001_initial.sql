@@ -576,6 +576,7 @@ CREATE TABLE punctual.run_data (
     expires_after       interval,
     chains              boolean,
     traceparent         text,
+    template            boolean,
     PRIMARY KEY (run_id)
 ) PARTITION BY RANGE (run_id);
 COMMENT ON TABLE  punctual.run_data IS
@@ -585,6 +586,8 @@ COMMENT ON COLUMN punctual.run_data.webhook_id IS
     'On a replay, and on a rerun with the same keys: the webhook-id of the run that it repeats. Null: the run''s id.';
 COMMENT ON COLUMN punctual.run_data.headers IS 'Headers that replace the job''s for this run; null: the job''s.';
 COMMENT ON COLUMN punctual.run_data.body IS 'Body that replaces the job''s for this run; null: the job''s.';
+COMMENT ON COLUMN punctual.run_data.template IS
+    'True: the body is made of the job''s own, and placeholders in it are filled in. Null: it is sent as it is.';
 COMMENT ON COLUMN punctual.run_data.idempotency_key IS
     'On a replay, and on a rerun with the same keys: the Idempotency-Key of the run that it repeats. Null: the key '
     'that the run itself gives.';
@@ -1248,6 +1251,95 @@ COMMENT ON COLUMN punctual.reports.reported_at IS 'When the target reported, or 
 COMMENT ON COLUMN punctual.reports.applied_at IS
     'When a replica ended the attempt accordingly; null: the report has committed and is to be applied.';
 
+-- What callers in SQL give as data is refused as the API refuses it: see domain.UnfitJSON. Postgres takes json that Go
+-- does not read. All of it is looked at as text: the operators of json fail on what is to be found here.
+CREATE FUNCTION punctual.outside_texts(data text) RETURNS text
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT string_agg(p, '' ORDER BY i)
+    FROM unnest(string_to_array(replace(replace(data, E'\\\\', ''), E'\\"', ''), '"')) WITH ORDINALITY u(p, i)
+    WHERE i % 2 = 1
+$$;
+COMMENT ON FUNCTION punctual.outside_texts(text) IS 'What is left of JSON without its strings.';
+
+CREATE FUNCTION punctual.escaped_braces(data json) RETURNS json
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT replace(replace(replace(replace(replace(data::text, E'\\\\', E'\x01'), E'\\u007b', '{'), E'\\u007B', '{'),
+                           '{{', '{{{{'), E'\x01', E'\\\\')::json
+$$;
+COMMENT ON FUNCTION punctual.escaped_braces(json) IS
+    'JSON in which braces are no placeholders when it is part of a body whose placeholders are filled in.';
+
+CREATE FUNCTION punctual.nests_deeper(data text, levels integer) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    brackets text;
+BEGIN
+    IF octet_length(data) - octet_length(replace(replace(data, '[', ''), '{', '')) <= levels THEN
+        RETURN false; -- as of nearly all data
+    END IF;
+    brackets := translate(punctual.outside_texts(data), E'{}0123456789.+-eE,: \t\n\rtrufalsn', '[]');
+    FOR level IN 1 .. levels LOOP
+        brackets := replace(brackets, '[]', '');
+        EXIT WHEN brackets = '';
+    END LOOP;
+    RETURN brackets <> '';
+END
+$$;
+COMMENT ON FUNCTION punctual.nests_deeper(text, integer) IS
+    'Whether arrays and objects of JSON nest deeper than so many levels.';
+
+CREATE FUNCTION punctual.escape_fault(data text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    escapes text;
+    pair constant text := E'\\\\u[dD][89abAB][0-9a-fA-F]{2}\\\\u[dD][c-fC-F][0-9a-fA-F]{2}';
+BEGIN
+    IF position(E'\\u' IN data) = 0 THEN
+        RETURN NULL;
+    END IF;
+    escapes := replace(data, E'\\\\', '..'); -- what is left of backslashes begins an escape
+    IF position(E'\\u0000' IN escapes) > 0
+        OR regexp_replace(escapes, pair, '..', 'g') ~ E'\\\\u[dD][89a-fA-F][0-9a-fA-F]{2}' THEN
+        RETURN E'must not hold the character \\u0000 or half of a surrogate pair: the database cannot store them';
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION punctual.escape_fault(text) IS
+    'What is wrong with the escapes in JSON, as the API says it; null: nothing.';
+
+CREATE FUNCTION punctual.number_fault(data text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    IF data ~ '[0-9][eE]|[0-9.]{255}' THEN
+        PERFORM sum(abs(n[1]::float8) * 0)
+        FROM regexp_matches(punctual.outside_texts(data), '-?[0-9.]+(?:[eE][-+]?[0-9]+)?', 'g') n;
+    END IF;
+    RETURN NULL;
+EXCEPTION WHEN numeric_value_out_of_range THEN
+    RETURN 'has a number that is larger than 1.7e308 or smaller than 5e-324; write it as a string';
+END
+$$;
+COMMENT ON FUNCTION punctual.number_fault(text) IS
+    'What is wrong with the numbers in JSON, as the API says it of results; null: nothing.';
+
+CREATE FUNCTION punctual.data_fault(data json, most integer) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    given constant text := data::text;
+    bytes constant integer := octet_length(convert_to(given, 'UTF8'));
+BEGIN
+    IF bytes > most THEN
+        RETURN format('%s bytes; at most %s (%s KiB)', bytes, most, most / 1024);
+    ELSIF punctual.nests_deeper(given, 64) THEN
+        RETURN 'nests deeper than 64 levels';
+    END IF;
+    RETURN punctual.escape_fault(given);
+END
+$$;
+COMMENT ON FUNCTION punctual.data_fault(json, integer) IS
+    'What is wrong with data that a caller gives, of up to so many bytes, as the API says it; null: nothing.';
+
 -- Whoever has written a row of reports and not yet committed makes the next writer wait, which is how a target's open
 -- transaction is noticed. Most often no target has one open, and one statement does it. Else each row is tried. A row
 -- that could not be written within the moment is left out.
@@ -1313,14 +1405,14 @@ LANGUAGE plpgsql SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
     r record;
     over constant text := 'Roll back: this attempt is over, and another one does the work, or has done it.';
+    fault constant text := coalesce(punctual.data_fault(result, 65536), punctual.number_fault(result::text));
 BEGIN
     IF run IS NULL OR fencing_token IS NULL THEN
         RAISE EXCEPTION 'run and fencing_token are needed' USING ERRCODE = 'PU422',
             HINT = 'They are in the headers Punctual-Run and Punctual-Fencing-Token of the request.';
     END IF;
-    IF octet_length(result::text) > 65536 THEN
-        RAISE EXCEPTION 'the result has % bytes; at most 65536 (64 KiB)', octet_length(result::text)
-            USING ERRCODE = 'PU422', HINT = 'Keep large results elsewhere, and report where.';
+    IF fault IS NOT NULL THEN
+        PERFORM punctual.refuse('PU422', 'result', fault, 'Keep large results elsewhere, and report where.');
     END IF;
     SELECT s.status, s.fence, s.reason, t.reports_since, s.claimed_at < t.reports_since + interval '15 s' AS early
     INTO r
@@ -1678,15 +1770,14 @@ LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
     actor constant text := 'database:' || session_user || '/' || by_role;
-    bytes constant integer := octet_length(convert_to(body::text, 'UTF8'));
+    fault constant text := punctual.data_fault(body, 262144);
 BEGIN
     IF event IS NULL OR event COLLATE "C" !~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$' THEN
         PERFORM punctual.refuse('PU422', 'event',
             coalesce(to_json(left(event, 80)) || ' is no name of an event', 'is required'),
             'A name has 1 to 128 letters, digits and . _ : -, the first a letter or digit.');
-    ELSIF bytes > 262144 THEN
-        PERFORM punctual.refuse('PU422', 'body', bytes || ' bytes; at most 262144 (256 KiB)',
-            'Store the data in a table of yours, and send its key.');
+    ELSIF fault IS NOT NULL THEN
+        PERFORM punctual.refuse('PU422', 'body', fault, 'Store the data in a table of yours, and send its key.');
     END IF;
     RETURN (punctual.write_event(of_tenant, event, convert_to(body::text, 'UTF8'), actor)).event;
 END
@@ -1732,21 +1823,6 @@ COMMENT ON FUNCTION punctual.refuse IS
     'Raises an error of the class PU: PU404 there is no such thing, PU409 it conflicts with another, PU422 it is not '
     'valid.';
 
-CREATE FUNCTION punctual.placeholder_fault(value text, most integer) RETURNS text
-LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE
-        WHEN position('{{' IN value) = 0 THEN NULL
-        WHEN value COLLATE "C" !~ ('^([^{]|[{](?![{])|[{]{4}|[{]{2}(run|attempt|job|'
-            'scheduled_for(_local)?([|](rfc3339|date|time|compact|compact_date|'
-            'year|month|day|hour|minute|unix|unix_ms))?)[}]{2})*$')
-            THEN 'has double braces that are no placeholder; {{{{ stands for two literal braces'
-        WHEN octet_length(value) + 64 * (length(value) - length(replace(value, '{{', ''))) > most
-            THEN format('can become longer than %s bytes with placeholders filled in', most)
-    END
-$$;
-COMMENT ON FUNCTION punctual.placeholder_fault(text, integer) IS
-    'What is wrong with the placeholders in a text, each of which stands for 128 bytes at most; null: nothing.';
-
 CREATE FUNCTION punctual.header_fault(name text, value text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE
@@ -1761,7 +1837,6 @@ LANGUAGE sql IMMUTABLE AS $$
         WHEN octet_length(value) > 8192 THEN 'it must be at most 8192 bytes long'
         WHEN btrim(value, E' \t') <> value THEN 'it must not begin or end with a space or tab'
         WHEN value COLLATE "C" ~ E'[\\x01-\\x08\\x0a-\\x1f\\x7f]' THEN 'it must be one line without control characters'
-        ELSE punctual.placeholder_fault(value, 8192)
     END
 $$;
 COMMENT ON FUNCTION punctual.header_fault(text, text) IS
@@ -1770,25 +1845,17 @@ COMMENT ON FUNCTION punctual.header_fault(text, text) IS
 CREATE FUNCTION punctual.check_request(within text, headers json, body json) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    fault text;
-    bytes constant integer := octet_length(convert_to(body::text, 'UTF8'));
+    fault text := punctual.data_fault(body, 262144);
     h record;
 BEGIN
-    IF bytes > 262144 THEN
-        PERFORM punctual.refuse('PU422', within || 'body', bytes || ' bytes; at most 262144 (256 KiB)',
+    IF fault IS NOT NULL THEN
+        PERFORM punctual.refuse('PU422', within || 'body', fault,
             'Store the data in a table of yours, and send its key.');
     END IF;
-    IF position('{{' IN body::text) > 0 OR position(E'\\u007' IN body::text) > 0 THEN
-        BEGIN
-            SELECT min(punctual.placeholder_fault(v #>> '{}', 262144 - bytes + octet_length(v #>> '{}'))) INTO fault
-            FROM jsonb_path_query(body::jsonb, 'strict $.** ? (@.type() == "string")') v;
-        EXCEPTION WHEN untranslatable_character OR invalid_text_representation THEN
-            fault := E'has \\u0000 or half of a surrogate pair, which cannot stand next to placeholders';
-        END;
-        IF fault IS NOT NULL THEN
-            PERFORM punctual.refuse('PU422', within || 'body', fault,
-                'Placeholders are {{run}}, {{attempt}}, {{job}}, {{scheduled_for}} and {{scheduled_for_local}}.');
-        END IF;
+    fault := punctual.data_fault(headers, 1048576);
+    IF fault IS NOT NULL THEN
+        PERFORM punctual.refuse('PU422', within || 'headers', fault,
+            'Write an object of strings, such as {"X-Order": "42"}.');
     END IF;
     IF json_typeof(headers) <> 'object' THEN
         PERFORM punctual.refuse('PU422', within || 'headers', 'is no object',
@@ -1906,7 +1973,7 @@ BEGIN
         PERFORM punctual.check_span(within || 'not_after', not_after, '1 second', '366 days'),
             punctual.check_span(within || 'expires_after', expires_after, '1 millisecond', '366 days');
     END IF;
-    IF headers IS NOT NULL OR octet_length(body::text) > 262144 OR body::text ~ E'[{][{]|\\\\u007' THEN
+    IF num_nonnulls(headers, body) > 0 THEN
         PERFORM punctual.check_request(within, headers, body);
     END IF;
     written := punctual.write_dated(
@@ -1942,8 +2009,7 @@ DECLARE
 BEGIN
     IF coalesce(at >= now - interval '1 day' AND at < '2200-01-01 UTC', delay BETWEEN '0' AND '366 days')
         AND coalesce(punctual.is_key(key), true) AND on_conflict IN ('keep', 'replace', 'error')
-        AND num_nonnulls(not_after, expires_after, headers) = 0 AND coalesce(octet_length(body::text) <= 262144
-            AND position('{{' IN body::text) + position(E'\\u007' IN body::text) = 0, true)
+        AND num_nonnulls(not_after, expires_after, headers, punctual.data_fault(body, 262144)) = 0
     THEN
         at := coalesce(at, now + delay);
         run := punctual.run_id_at(at);
@@ -2051,6 +2117,9 @@ BEGIN
     IF json_typeof(runs) IS DISTINCT FROM 'array' OR json_array_length(runs) > 1000 THEN
         PERFORM punctual.refuse('PU422', 'runs', 'is no array of up to 1,000 objects',
             'Write [{"job": "send-reminder", "delay": "1h", "key": "order-42"}]; call again for more.');
+    ELSIF octet_length(runs::text) > 16777216 THEN
+        PERFORM punctual.refuse('PU422', 'runs', octet_length(runs::text) || ' bytes; at most 16777216 (16 MiB)',
+            'Give some of the runs, and call again for the others.');
     END IF;
     given := array(SELECT v FROM json_array_elements(runs) v);
     FOR i IN 1 .. cardinality(given) LOOP
@@ -2059,6 +2128,9 @@ BEGIN
         IF json_typeof(value) <> 'object' THEN
             PERFORM punctual.refuse('PU422', format('runs[%s]', i - 1), 'is no object',
                 'Write {"job": "send-reminder"}.');
+        ELSIF punctual.escape_fault(value::text) IS NOT NULL THEN
+            PERFORM punctual.refuse('PU422', format('runs[%s]', i - 1), punctual.escape_fault(value::text),
+                'Leave the character out.');
         END IF;
         SELECT k INTO unknown FROM json_object_keys(value) k WHERE k <> ALL (known) LIMIT 1;
         IF FOUND THEN
@@ -2279,6 +2351,7 @@ CREATE TABLE punctual.dead_letters (
     error            text,
     headers          jsonb,
     body             bytea,
+    template         boolean,
     resolved_at      timestamptz,
     note             text,
     webhook_id       uuid,
@@ -2314,6 +2387,8 @@ COMMENT ON COLUMN punctual.dead_letters.http_status IS 'HTTP status of the last 
 COMMENT ON COLUMN punctual.dead_letters.error IS 'Its last error.';
 COMMENT ON COLUMN punctual.dead_letters.headers IS 'Headers given to this run alone.';
 COMMENT ON COLUMN punctual.dead_letters.body IS 'Body given to this run alone.';
+COMMENT ON COLUMN punctual.dead_letters.template IS
+    'True: the body is made of the job''s own, and placeholders in it are filled in. Null: it is sent as it is.';
 COMMENT ON COLUMN punctual.dead_letters.resolved_at IS 'When it was resolved or replayed.';
 COMMENT ON COLUMN punctual.dead_letters.note IS 'The note given when it was resolved or replayed.';
 COMMENT ON COLUMN punctual.dead_letters.webhook_id IS

@@ -1,6 +1,7 @@
 package body
 
 import (
+	"bytes"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
@@ -43,8 +44,10 @@ var insteadOfZero = map[string]string{
 func (w *walk) unfit(p place, raw jsontext.Value) string {
 	var value any
 	switch kind := raw.Kind(); {
-	case p.schema.Type == "" && !domain.StorableJSON([]byte(raw)):
-		return `must not hold the character \u0000 or half of a surrogate pair: the database cannot store them`
+	// Of the character \u0000 in a text with a meaning the domain says more.
+	case (p.schema.Type == "" || kind == '"' && !bytes.Contains(raw, []byte(`\u0000`))) &&
+		domain.UnfitJSON([]byte(raw)) != "":
+		return domain.UnfitJSON([]byte(raw))
 	case kind == '{' || kind == '[':
 		value = struct{}{} // in the wrong place, so it need not be read
 	case kind == '0':

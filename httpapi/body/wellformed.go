@@ -11,8 +11,8 @@ import (
 	"punctual/scheduler/domain"
 )
 
-// maxDepth bounds how deep arrays and objects of a body nest.
-const maxDepth = 64
+// maxDepth bounds how deep arrays and objects of a body nest, which holds data of domain.MaxNesting levels.
+const maxDepth = domain.MaxNesting + 16
 
 // unreadable returns the problem of a text that must not be walked over; nil: the walk finds whether it is JSON.
 func unreadable(data []byte) *problem.Problem {

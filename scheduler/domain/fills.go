@@ -37,8 +37,8 @@ func newFills(target Target, u targetURL) (*fills, error) {
 	return &fills{url: u, headers: headers, body: body, isJSON: isJSON}, nil
 }
 
-// of returns the fills of an attempt. A body or headers of the run's own replace those of the job. A notice has none:
-// Punctual writes its text, so braces in it are no placeholders.
+// of returns the fills of an attempt. A body or headers of the run's own replace those of the job, and are data: braces
+// in them are no placeholders. Of a body that is made of the job's own, those of the job are filled in.
 func (f *fills) of(a Assignment) *fills {
 	if a.Trigger == TriggerNotify {
 		return nil
@@ -50,12 +50,15 @@ func (f *fills) of(a Assignment) *fills {
 	if f != nil {
 		own = *f
 	}
-	// These were checked when they were written. What cannot be parsed all the same is sent as it is.
-	if a.Body != nil {
-		own.body, own.isJSON, _ = bodyFills(a.Body)
+	switch {
+	case a.Body == nil:
+	case a.Template:
+		own.body, own.isJSON, _ = bodyFills(a.Body) // it was checked with the job
+	default:
+		own.body = placeholder.Template{}
 	}
 	if a.Headers != nil {
-		own.headers, _ = headerFills(a.Headers)
+		own.headers = nil
 	}
 	if !own.url.filled && own.headers == nil && own.body.IsZero() {
 		return nil

@@ -64,15 +64,17 @@ func (f EventFilter) Matcher() Matcher {
 	return m
 }
 
-// Matches reports whether each field of the filter is among the top-level fields of the body and has one of its values.
-func (m Matcher) Matches(body []byte) bool {
-	if len(m) == 0 {
-		return true
-	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(body, &fields) != nil {
-		return false
-	}
+// EventFields are the top-level fields of an event's body, which many filters look at. A body that is no object has none.
+type EventFields map[string]json.RawMessage
+
+// FieldsOf reads the body of an event: once, however many filters there are.
+func FieldsOf(body []byte) (fields EventFields) {
+	_ = json.Unmarshal(body, &fields) // what cannot be read has no fields
+	return fields
+}
+
+// Matches reports whether each field of the filter is among those of an event and has one of its values.
+func (m Matcher) Matches(fields EventFields) bool {
 	for name, values := range m {
 		value, there := fields[name]
 		if !there || !slices.Contains(values, formOf(value)) {

@@ -46,7 +46,7 @@ func TestAFilterMatchesTopLevelFields(t *testing.T) {
 		{`{"a": 1}`, `{"A": 1}`, false},
 		{`nonsense`, `{"": 1}`, false},
 	} {
-		if got := EventFilter(test.filter).Matcher().Matches([]byte(test.body)); got != test.want {
+		if got := EventFilter(test.filter).Matcher().Matches(FieldsOf([]byte(test.body))); got != test.want {
 			t.Errorf("%s matches %s: %t", test.filter, test.body, got)
 		}
 	}
@@ -68,11 +68,11 @@ func TestAFilterMatchesWhatHasItsValues(t *testing.T) {
 			}
 		}
 		m := EventFilter(encoded(filter)).Matcher()
-		if !m.Matches([]byte(encoded(body))) || !EventFilter("").Matcher().Matches([]byte(encoded(body))) {
+		if !m.Matches(FieldsOf([]byte(encoded(body)))) || !EventFilter("").Matcher().Matches(FieldsOf([]byte(encoded(body)))) {
 			return false
 		}
 		body["f0"] = "another"
-		return !m.Matches([]byte(encoded(body)))
+		return !m.Matches(FieldsOf([]byte(encoded(body))))
 	}
 	if err := quick.Check(property, nil); err != nil {
 		t.Error(err)

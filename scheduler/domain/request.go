@@ -169,7 +169,7 @@ func shownBody(written json.RawMessage, sent []byte) json.RawMessage {
 		return nil
 	}
 	if !bytes.HasPrefix(bytes.TrimSpace(written), []byte(`"`)) {
-		return sent
+		return ShownJSON(sent)
 	}
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)

@@ -13,8 +13,20 @@ import (
 // MaxResult bounds the result of a run, in bytes.
 const MaxResult = 64 << 10
 
-// maxResultDepth bounds how deep a result nests, as the API bounds bodies: Postgres parses JSON by recursion.
-const maxResultDepth = 64
+// MaxNesting bounds how deep arrays and objects nest in the JSON of callers and targets: it is parsed by recursion.
+const MaxNesting = 64
+
+// UnfitJSON returns why well-formed JSON of callers and targets cannot be kept; empty: it can. Of what SQL is given
+// punctual.data_fault says the same.
+func UnfitJSON(raw json.RawMessage) string {
+	switch {
+	case Nesting(raw) > MaxNesting:
+		return fmt.Sprintf("nests deeper than %d levels", MaxNesting)
+	case !StorableJSON(raw):
+		return `must not hold the character \u0000 or half of a surrogate pair: the database cannot store them`
+	}
+	return ""
+}
 
 // MayHaveResult reports whether the body of an answer may have a member "result".
 func MayHaveResult(body []byte) bool { return bytes.Contains(body, []byte(`"result"`)) }
@@ -64,14 +76,24 @@ func CheckResult(raw json.RawMessage) (result json.RawMessage, problem string) {
 		return nil, ""
 	case len(raw) > MaxResult:
 		return nil, fmt.Sprintf("the result has %d bytes; at most %d (64 KiB) are kept", len(raw), MaxResult)
-	case Nesting(raw) > maxResultDepth:
-		return nil, fmt.Sprintf("the result nests deeper than %d levels, and is not kept", maxResultDepth)
+	case Nesting(raw) > MaxNesting:
+		return nil, fmt.Sprintf("the result nests deeper than %d levels, and is not kept", MaxNesting)
 	case !StorableJSON(raw):
 		return nil, `the result is not kept: it must be valid UTF-8, without \u0000 and without halves of surrogate pairs`
 	case !MeasuredJSON(raw):
 		return nil, "the result is not kept: it has a number that is larger than 1.7e308 or smaller than 5e-324"
 	}
 	return raw, ""
+}
+
+// ShownJSON returns raw as it may be part of an answer: what is no JSON, or nests too deep to be read, as a text that
+// says so. The database may hold what was written by hand.
+func ShownJSON(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 || json.Valid(raw) {
+		return raw
+	}
+	shown, _ := json.Marshal(fmt.Sprintf("%d bytes that cannot be shown as JSON", len(raw))) // never fails
+	return shown
 }
 
 // MeasuredJSON reports whether every number of well-formed JSON fits into a float64. Most programs read others as

@@ -110,6 +110,7 @@ type Assignment struct {
 	Attempt      int               // number of this attempt, from 1
 	Fence        int64             // fencing token of this attempt
 	Body         []byte            // replaces the job's body when not nil
+	Template     bool              // that body is made of the job's own, and placeholders in it are filled in
 	Headers      map[string]string // replaces the job's headers when not nil
 	CausedBy     uuid.UUID         // the run that ended, or the event; zero: neither caused the run
 	Event        string            // name of the event that caused the run, or the one that it repeats; empty: none did

@@ -23,7 +23,7 @@ func (a Assignment) BodySecrets(body []byte) []placeholder.Secret {
 		return nil
 	case a.Step != "":
 		data = ofSteps
-	case a.Body != nil && a.Trigger == TriggerChain:
+	case a.Body != nil && a.Template:
 		data = ofChains
 	case a.Body != nil:
 		return nil

@@ -72,7 +72,7 @@ func TestOnlyADefinitionAsksForSecrets(t *testing.T) {
 		"its own":        {Assignment{Job: job, Attempt: 3}, "own"},
 		"of the trigger": {Assignment{Job: job, Body: []byte(data)}, ""},
 		"of a chain": {Assignment{
-			Job: job, Trigger: TriggerChain,
+			Job: job, Trigger: TriggerChain, Template: true,
 			Body: []byte(`{"k":{"$secret":"own"},"upstream":{"result":` + data + `}}`),
 		}, "own"},
 		"of the event":     {Assignment{Job: bare, EventBody: []byte(data)}, ""},

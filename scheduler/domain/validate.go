@@ -305,11 +305,11 @@ func (c *checker) target(t Target) {
 		c.check("target.method", wire.CheckMethod(t.Method))
 	}
 	c.problems = append(c.problems, ValidateRequest("target.", t.Headers, t.Body)...)
+	c.placeholders("target.", t.Headers, t.Body)
 	c.secrets(t)
 	c.bodySecrets(t.Body)
-	if !StorableJSON(t.Body) {
-		c.add("target.body",
-			`must be valid UTF-8, without \u0000 and without halves of surrogate pairs: the database cannot read them`)
+	if fault := UnfitJSON(t.Body); fault != "" {
+		c.add("target.body", "%s", fault)
 	}
 }
 
@@ -322,6 +322,7 @@ func (c *checker) runbook(raw string) {
 }
 
 // ValidateRequest returns what is wrong with the headers and body of a request. prefix is put before the field names.
+// What a caller gives to a run is data: no placeholder is looked for in it.
 func ValidateRequest(prefix string, headers map[string]string, body json.RawMessage) []Problem {
 	var c checker
 	c.atMost(prefix+"headers", len(headers), "headers", MaxHeaders)
@@ -336,7 +337,6 @@ func ValidateRequest(prefix string, headers map[string]string, body json.RawMess
 		written[textproto.CanonicalMIMEHeaderKey(name)] = name
 	}
 	c.payload(prefix+"body", body)
-	c.placeholders(prefix, headers, body)
 	return c.problems
 }
 

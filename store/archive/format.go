@@ -92,7 +92,7 @@ var textColumns = []string{"progress", "result"}
 // plainColumns are the other columns of run_data but run_id and body.
 var plainColumns = []string{
 	"webhook_id", "headers", "idempotency_key", "progress_at", "result_note", "response", "response_headers",
-	"response_truncated", "response_fence", "key", "note", "expires_after", "chains", "traceparent",
+	"response_truncated", "response_fence", "key", "note", "expires_after", "chains", "traceparent", "template",
 }
 
 // each writes an expression for each column, with % in place of its name.

@@ -309,6 +309,7 @@ func (s *Claims) RunProgress(ctx context.Context, run uuid.UUID, token string) (
 	case present != fence:
 		return Progress{}, &SupersededError{run, status}
 	}
+	p.Progress = domain.ShownJSON(p.Progress)
 	return p, nil
 }
 
@@ -341,5 +342,5 @@ func (s *Claims) StepResult(ctx context.Context, run uuid.UUID, token, step stri
 		FROM punctual.runs r
 		LEFT JOIN punctual.run_data d ON d.run_id = $1
 		WHERE r.id = $1 AND r.status = 'succeeded'`, domain.StepRunID(*workflow, step)).Scan(&result)
-	return result, pg.Found(err, "a result of step %q", step)
+	return domain.ShownJSON(result), pg.Found(err, "a result of step %q", step)
 }

@@ -57,30 +57,31 @@ SELECT id, job_id, now(), tenant, lane FROM made WHERE status = 'pending'
 RETURNING 1`
 
 // enterUpstream gives the runs their bodies: what has ended, beside the members of the job's own body. A body of
-// another kind is sent as it is, and so is a request of a method that has none. Braces that came with a result are no
-// placeholders.
+// another kind is sent as it is, and so is a request of a method that has none. Next to the job's own members, in which
+// there may be placeholders, braces that came with a result are escaped, however they were written.
 const enterUpstream = edges + `
-INSERT INTO punctual.run_data (run_id, body)
-SELECT r.id, convert_to(b.body::text, 'UTF8')
+INSERT INTO punctual.run_data (run_id, body, template)
+SELECT r.id, convert_to(b.body::text, 'UTF8'), b.template
 FROM edges e
 CROSS JOIN LATERAL (SELECT r.* FROM punctual.runs_of(ARRAY[e.run]) r WHERE r.id = e.run OFFSET 0) r
 CROSS JOIN LATERAL (SELECT v.definition FROM punctual.job_versions v
                     WHERE v.job_id = r.job_id AND v.version = r.job_version OFFSET 0) v
 CROSS JOIN LATERAL (
     SELECT v.definition #> '{target,body}' AS own, coalesce(v.definition #>> '{target,method}', 'POST') AS method,
-           replace((SELECT json_object_agg(m.key, m.value)
-                    FROM json_each(json_build_object(
-                        'run', e.id, 'job', (SELECT j.name FROM punctual.jobs j WHERE j.id = e.job_id),
-                        'status', e.status, 'reason', e.reason, 'result', e.result,
-                        'result_note', e.result_note)) m
-                    WHERE m.key <> 'result_note' OR e.result_note IS NOT NULL)::text, '{{', '{{{{')::json AS upstream) d
+           (SELECT json_object_agg(m.key, m.value)
+            FROM json_each(json_build_object(
+                'run', e.id, 'job', (SELECT j.name FROM punctual.jobs j WHERE j.id = e.job_id),
+                'status', e.status, 'reason', e.reason, 'result', e.result,
+                'result_note', e.result_note)) m
+            WHERE m.key <> 'result_note' OR e.result_note IS NOT NULL) AS upstream) d
 CROSS JOIN LATERAL (
-    SELECT CASE WHEN coalesce(json_typeof(d.own), 'null') = 'null'
+    SELECT CASE WHEN json_typeof(d.own) = 'object' THEN true END AS template,
+           CASE WHEN coalesce(json_typeof(d.own), 'null') = 'null'
                 THEN CASE WHEN d.method NOT IN ('GET', 'HEAD') THEN json_build_object('upstream', d.upstream) END
                 WHEN json_typeof(d.own) = 'object'
                 THEN (SELECT json_object_agg(m.key, m.value)
                       FROM (SELECT o.key, o.value FROM json_each(d.own) o WHERE o.key <> 'upstream'
-                            UNION ALL SELECT 'upstream', d.upstream) m) END AS body) b
+                            UNION ALL SELECT 'upstream', punctual.escaped_braces(d.upstream)) m) END AS body) b
 WHERE r.status = 'pending' AND b.body IS NOT NULL
 ON CONFLICT DO NOTHING`
 

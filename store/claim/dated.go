@@ -60,11 +60,15 @@ FROM punctual.runs
 WHERE id = ANY($1::uuid[])`
 
 // setDatedAside puts dated rows of jobs that are not active out of the way of claims. The lock on the job keeps it from
-// being resumed meanwhile, which would look for rows to bring back.
+// being resumed meanwhile, which would look for rows to bring back. Those of a deleted job were committed after its
+// delete, so a chore is to remove them.
 const setDatedAside = `
 WITH away AS MATERIALIZED (
-    SELECT j.id FROM punctual.jobs j WHERE j.id = ANY($2::uuid[]) AND j.state <> 'active'
-    ORDER BY j.id FOR SHARE SKIP LOCKED)
+    SELECT j.id, j.tenant, j.state FROM punctual.jobs j WHERE j.id = ANY($2::uuid[]) AND j.state <> 'active'
+    ORDER BY j.id FOR SHARE SKIP LOCKED),
+gone AS (
+    INSERT INTO punctual.dated_work (job_id, tenant) SELECT id, tenant FROM away WHERE state = 'deleted'
+    ON CONFLICT (job_id) DO NOTHING)
 UPDATE punctual.dated d SET lane = -32768
 FROM away
 WHERE d.ctid = ANY($1::tid[]) AND d.job_id = away.id`

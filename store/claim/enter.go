@@ -35,6 +35,7 @@ type Sends struct {
 	Key       string     // Idempotency-Key; empty: the run's own
 	Headers   []byte     // as JSON
 	Body      []byte
+	Template  bool // the body is made of the job's own, and placeholders in it are filled in
 	Chains    bool // of a rerun or backfill: its end triggers the jobs that its job names in then
 	// TraceParent is the trace context that the run continues, as a traceparent; empty: none.
 	TraceParent string
@@ -62,6 +63,7 @@ var sendsColumns = pg.Columns[Entry]{
 	pg.Col("key", "text", func(e Entry) *string { return pg.OrNull(e.Sends.Key) }),
 	pg.Col("headers", "text", func(e Entry) *string { return pg.OrNull(string(e.Sends.Headers)) }),
 	pg.Col("body", "bytea", func(e Entry) []byte { return e.Sends.Body }),
+	pg.Col("template", "bool", func(e Entry) *bool { return pg.OrNull(e.Sends.Template) }),
 	pg.Col("chains", "bool", func(e Entry) *bool { return pg.OrNull(e.Sends.Chains) }),
 	pg.Col("traceparent", "text", func(e Entry) *string { return pg.OrNull(e.Sends.TraceParent) }),
 }
@@ -94,9 +96,10 @@ JOIN u ON u.id = m.id`
 
 // enterData writes what the runs send. It is a statement of its own because a policy of run_data looks for the run.
 var enterData = `
-INSERT INTO punctual.run_data (run_id, webhook_id, idempotency_key, headers, body, chains, traceparent)
+INSERT INTO punctual.run_data (run_id, webhook_id, idempotency_key, headers, body, template, chains, traceparent)
 SELECT r.id, coalesce(u.webhook_id, d.webhook_id, d.run_id), coalesce(d.idempotency_key, u.key),
-       coalesce(u.headers::jsonb, d.headers), coalesce(u.body, d.body), u.chains, u.traceparent
+       coalesce(u.headers::jsonb, d.headers), coalesce(u.body, d.body),
+       CASE WHEN u.body IS NULL THEN d.template ELSE u.template END, u.chains, u.traceparent
 FROM ` + sendsColumns.Unnest("u") + `
 JOIN punctual.runs r ON r.id = u.id
 LEFT JOIN punctual.dead_letters d ON d.run_id = u.replay_of

@@ -104,9 +104,9 @@ again AS (
 buried AS (
     INSERT INTO punctual.dead_letters (
         run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, reason, attempts, http_status, error,
-        headers, body, webhook_id, idempotency_key, caused_by)
+        headers, body, template, webhook_id, idempotency_key, caused_by)
     SELECT e.id, e.job_id, e.tenant, j.name, e.job_version, e.scheduled_for, e.trigger, e.reason, e.number,
-           e.http_status, e.error, d.headers, d.body, d.webhook_id, d.idempotency_key, e.caused_by
+           e.http_status, e.error, d.headers, d.body, d.template, d.webhook_id, d.idempotency_key, e.caused_by
     FROM ended e
     JOIN punctual.jobs j ON j.id = e.job_id
     LEFT JOIN punctual.run_data d ON d.run_id = e.id AND d.run_id = ANY($1::uuid[])

@@ -30,7 +30,8 @@ import (
 // that one may have caused.
 var readWaiting = `
 SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt,
-       r.caused_by, coalesce(` + OfEvent(`name`) + `, ''), ` + OfEvent(`body`) + `, d.headers, d.body, d.webhook_id,
+       r.caused_by, coalesce(` + OfEvent(`name`) + `, ''), ` + OfEvent(`body`) + `, d.headers, d.body,
+       coalesce(d.template, false), d.webhook_id,
        coalesce(d.idempotency_key, ''), coalesce(d.expires_after, '0'), coalesce(r.step, ''), r.parent_run,
        ` + ofTrace + `,
        r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.accepted_at, r.created_at), coalesce(r.fence, 0),
@@ -283,7 +284,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 			var headers []byte
 			if err := rows.Scan(append([]any{
 				&w.RunID, &w.key.Job, &w.key.Version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt,
-				&w.CausedBy, &w.Event, &w.EventBody, &headers, &w.Body, &w.WebhookID, &w.IdempotencyKey, &w.ExpiresAfter,
+				&w.CausedBy, &w.Event, &w.EventBody, &headers, &w.Body, &w.Template, &w.WebhookID, &w.IdempotencyKey, &w.ExpiresAfter,
 				&w.Step, &w.Workflow, &w.TraceParent,
 				&w.overdue, &w.AcceptedAt, &w.Fence, &w.started, &w.losses, &w.deleted, &w.fresh, &w.unsent,
 			}, w.kept.Into()...)...); err != nil {

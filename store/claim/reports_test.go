@@ -181,6 +181,45 @@ func TestARunSucceedsIfAndOnlyIfTheWorkCommits(t *testing.T) {
 }
 
 // A target whose replica was killed may have done the work after the run was taken over, or in time.
+// Postgres keeps what Go does not read. The functions of a grant refuse it now; what is there all the same, is judged by
+// itself.
+func TestAResultThatCannotBeReadHoldsUpNoOtherRun(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(c reporter, runs []domain.Assignment){
+		"their replica ends them": func(c reporter, runs []domain.Assignment) {
+			for _, a := range runs {
+				c.Finish(Succeeded(a))
+			}
+		},
+		"their replica ends them together": func(c reporter, runs []domain.Assignment) { c.Finish(Succeeded(runs[0]), Succeeded(runs[1])) },
+		"their replica is lost": func(c reporter, _ []domain.Assignment) {
+			c.Lose(c.ReplicaID)
+			c.Recover()
+		},
+		"by a chore": func(c reporter, _ []domain.Assignment) { c.applyReports() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newReporter(t)
+			c.Create("poison", Never)
+			c.Create("other", Never)
+			poison, other := c.Begun("poison"), c.Begun("other")
+			c.done(poison)
+			c.done(other)
+			c.Exec(`UPDATE punctual.reports SET result = (repeat('[', 12000) || repeat(']', 12000))::json WHERE run_id = $1`,
+				poison.RunID)
+			end(c, []domain.Assignment{poison, other})
+			for _, a := range []domain.Assignment{poison, other} {
+				if run := c.Run(a.RunID); run.Status != domain.StatusSucceeded {
+					t.Errorf("the run of %s is %s", run.Job, run.Status)
+				}
+			}
+			if run := c.Run(poison.RunID); run.Result != nil || !strings.Contains(pg.OrZero(run.ResultNote), "64 levels") {
+				t.Errorf("result %.20s, note %q", run.Result, pg.OrZero(run.ResultNote))
+			}
+		})
+	}
+}
+
 func TestOfTwoReportsOneIsRefused(t *testing.T) {
 	t.Run("a second call waits for the first, and is refused once that has committed", func(t *testing.T) {
 		c := newReporter(t)

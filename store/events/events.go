@@ -22,6 +22,7 @@ type Events struct {
 	days    *days.Days
 	options Options
 	ended   atomic.Int64 // fan-outs that this process has ended
+	trials  trials       // those that have failed
 }
 
 // Options says how events are kept.
@@ -92,7 +93,7 @@ func (s *Events) Try(ctx context.Context, tenant int32, name string, body json.R
 		WHERE v.tenant = $1 AND v.event = $2 AND j.tenant = $1 AND j.state <> 'deleted'
 		ORDER BY j.name`, tenant, name)
 	t := WouldEmit{Runs: []string{}, Paused: []string{}}
-	filters := filters{body: body}
+	filters := filters{fields: domain.FieldsOf(body)}
 	err := pg.Each3(rows, func(job string, paused bool, filter string) {
 		switch {
 		case !filters.match(domain.EventFilter(filter)):
@@ -110,8 +111,8 @@ func (s *Events) Try(ctx context.Context, tenant int32, name string, body json.R
 
 // filters decide about one event. Many subscribers have the same filter.
 type filters struct {
-	body  []byte
-	known map[domain.EventFilter]bool
+	fields domain.EventFields
+	known  map[domain.EventFilter]bool
 }
 
 func (f *filters) match(filter domain.EventFilter) bool {
@@ -123,7 +124,7 @@ func (f *filters) match(filter domain.EventFilter) bool {
 		if f.known == nil {
 			f.known = map[domain.EventFilter]bool{}
 		}
-		matches = filter.Matcher().Matches(f.body)
+		matches = filter.Matcher().Matches(f.fields)
 		f.known[filter] = matches
 	}
 	return matches

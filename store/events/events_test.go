@@ -197,6 +197,65 @@ func TestEventsTakeTurns(t *testing.T) {
 	}
 }
 
+// Each of many filters looks at a body of many fields. Postgres ends a transaction in which that takes five seconds.
+func TestABodyIsReadOnceForAllFilters(t *testing.T) {
+	c := NewReplica(t)
+	definitions := make([]domain.Definition, 500)
+	for i := range definitions {
+		definitions[i] = Definition(fmt.Sprint("job", i), On("big", fmt.Sprintf(`{"0": %d}`, i)))
+	}
+	_, err := c.CreateMany(jobs.ConflictError, definitions...)
+	Must(t, err)
+	var body strings.Builder
+	for i := range 29_000 {
+		fmt.Fprintf(&body, `,"%x":0`, i)
+	}
+	e := c.Emit("big", "{"+body.String()[1:]+"}")
+	_, _, err = c.Events.FanOut(t.Context())
+	Must(t, err)
+	if d := event(c.Fixture, "big", e.ID); d.Made != 1 || d.Unmatched != 499 {
+		t.Errorf("%+v", d.FanOut)
+	}
+}
+
+func TestARunThatCannotBeMadeHoldsUpNoOther(t *testing.T) {
+	c := NewReplica(t)
+	var bad uuid.UUID
+	for i := range 7 {
+		job := c.Create(fmt.Sprint("job", i), On("bad", ""))
+		if i == 2 {
+			bad = job.ID
+		}
+	}
+	c.Create("good", On("good", ""))
+	undo := c.Before("INSERT", "runs", fmt.Sprintf(`
+		IF NEW.job_id = '%s' THEN RAISE EXCEPTION 'no room'; END IF;`, bad))
+	e, other := c.Emit("bad", `1`), c.Emit("good", `1`)
+	_, _, err := c.Events.FanOut(t.Context())
+	Must(t, err)
+	_, _, err = c.Events.FanOut(t.Context())
+	Must(t, err)
+	if d := event(c.Fixture, "good", other.ID); d.Pending {
+		t.Error("the other event waits for the one that fails")
+	}
+	turn := func(times int) {
+		for range times {
+			c.Exec(`UPDATE punctual.events SET turn_at = now() WHERE turn_at > now()`)
+			_, _, err := c.Events.FanOut(t.Context())
+			Must(t, err)
+		}
+	}
+	turn(30)
+	if d := event(c.Fixture, "bad", e.ID); d.Made != 6 || !d.Pending {
+		t.Errorf("while one run cannot be made: %+v", d.FanOut)
+	}
+	undo()
+	turn(3)
+	if d := event(c.Fixture, "bad", e.ID); d.Made != 7 || d.Pending {
+		t.Errorf("once it can: %+v", d.FanOut)
+	}
+}
+
 func TestASubscriberThatIsLockedHoldsUpNoOther(t *testing.T) {
 	c := NewReplica(t)
 	first := c.Create("first", On("a", ""))

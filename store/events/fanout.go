@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,11 +20,15 @@ import (
 const Chore = "events"
 
 // Any is true if the chore has work.
-const Any = `EXISTS (SELECT FROM punctual.events WHERE turn_at IS NOT NULL)`
+const Any = `EXISTS (SELECT FROM punctual.events WHERE turn_at <= now())`
 
 const (
 	// batchSize is how many subscribers one transaction comes to.
 	batchSize = 500
+	// batchTime is how long one transaction may take.
+	batchTime = 15 * time.Second
+	// candidates is how many events a replica looks at that others may have locked.
+	candidates = 16
 	// lockedPause is how long to wait before looking again for jobs that others have locked.
 	lockedPause = 100 * time.Millisecond
 )
@@ -38,7 +43,10 @@ type fanOut struct {
 	after  *uuid.UUID
 	behind []uuid.UUID // passed over before
 	filters
-	now time.Time
+	size int         // how many subscribers it comes to at most
+	past []uuid.UUID // subscribers that fail alone, and are passed over
+	only uuid.UUID   // the subscriber, if it came to a single one
+	now  time.Time
 
 	runs      []claim.Entry
 	skips     []claim.Unmade
@@ -50,9 +58,57 @@ type fanOut struct {
 // FanOut makes the runs of the next subscribers of an event: of the one that has waited longest for its turn. It skips
 // events on which other replicas work.
 func (s *Events) FanOut(ctx context.Context) (wait time.Duration, left bool, err error) {
-	f := fanOut{events: s}
-	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		if left, err = f.lock(ctx, tx); err != nil || !left {
+	turns, err := pg.All(ctx, s.db.Chores, pgx.RowTo[uuid.UUID], `
+		SELECT id FROM punctual.events WHERE turn_at <= now() ORDER BY turn_at LIMIT $1`, candidates)
+	for i := 0; err == nil && i < len(turns) && !left; i++ {
+		wait, left, err = s.fanOut(ctx, turns[i])
+	}
+	return wait, left, pg.Wrap("fanning events out", err)
+}
+
+// fanOut makes a batch of an event's runs. The event's body is read and parsed before the transaction, and once for all
+// filters: Postgres ends a transaction that is silent for seconds. taken is false if another replica works on the event.
+func (s *Events) fanOut(ctx context.Context, id uuid.UUID) (wait time.Duration, taken bool, err error) {
+	f := fanOut{events: s, id: id}
+	if taken, err = f.read(ctx); err != nil || !taken {
+		return 0, taken, err
+	}
+	f.size, f.past = s.trials.of(id)
+	err = f.batch(ctx)
+	switch {
+	case err == nil && f.at.IsZero() || ctx.Err() != nil:
+		return 0, false, err
+	case days.IsMissing(err): // of the day of the event, after a long outage
+		return 0, true, s.days.EnsureFor(ctx, s.db.Chores, []time.Time{f.at})
+	case err != nil:
+		return 0, true, s.putOff(ctx, &f, err)
+	}
+	failpoint.At(failpoint.EventCommitted)
+	s.trials.passed(id, !f.left)
+	if !f.left {
+		s.ended.Add(1)
+	}
+	if len(f.passed) > 0 && len(f.runs)+len(f.skips)+f.unmatched == 0 {
+		return f.rest(ctx)
+	}
+	return 0, true, nil
+}
+
+// read reads the event and its body, before the transaction. found is false if its fan-out is over.
+func (f *fanOut) read(ctx context.Context) (found bool, err error) {
+	var body []byte
+	found, err = pg.Some(f.events.db.Chores.QueryRow(ctx, `
+		SELECT tenant, name, body FROM punctual.events WHERE id = $1 AND turn_at IS NOT NULL`, f.id).
+		Scan(&f.tenant, &f.name, &body))
+	f.fields = domain.FieldsOf(body)
+	return found, pg.Wrap("reading event "+f.id.String(), err)
+}
+
+func (f *fanOut) batch(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
+	return f.events.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		if found, err := f.lock(ctx, tx); err != nil || !found {
 			return err
 		}
 		failpoint.At(failpoint.EventLocked)
@@ -62,34 +118,16 @@ func (s *Events) FanOut(ctx context.Context) (wait time.Duration, left bool, err
 		failpoint.At(failpoint.EventDecided)
 		return f.write(ctx, tx)
 	})
-	switch {
-	case err == nil && !left || f.id == uuid.Nil || ctx.Err() != nil:
-		return 0, false, err
-	case days.IsMissing(err): // of the day of the event, after a long outage
-		return 0, true, s.days.EnsureFor(ctx, s.db.Chores, []time.Time{f.at})
-	case err != nil:
-		return lockedPause, true, s.putOff(ctx, f.id, err)
-	}
-	failpoint.At(failpoint.EventCommitted)
-	if !f.left {
-		s.ended.Add(1)
-	}
-	if len(f.passed) > 0 && len(f.runs)+len(f.skips)+f.unmatched == 0 {
-		wait = lockedPause
-	}
-	return wait, true, nil
 }
 
-// lock locks the event whose turn it is. found is false if there is none on which no other replica works.
+// lock locks the event. found is false if another replica works on it, or its fan-out is over.
 func (f *fanOut) lock(ctx context.Context, tx *pg.Tx) (found bool, err error) {
 	err = tx.QueryRow(ctx, `
-		SELECT id, tenant, name, emitted_at, after, coalesce(behind, '{}'), body, clock_timestamp()
+		SELECT emitted_at, after, coalesce(behind, '{}'), clock_timestamp()
 		FROM punctual.events
-		WHERE turn_at IS NOT NULL
-		ORDER BY turn_at
-		LIMIT 1
-		FOR UPDATE SKIP LOCKED`).
-		Scan(&f.id, &f.tenant, &f.name, &f.at, &f.after, &f.behind, &f.body, &f.now)
+		WHERE id = $1 AND turn_at IS NOT NULL
+		FOR UPDATE SKIP LOCKED`, f.id).
+		Scan(&f.at, &f.after, &f.behind, &f.now)
 	found, err = pg.Some(err)
 	return found, pg.Wrap("locking an event", err)
 }
@@ -129,7 +167,8 @@ type subscriber struct {
 // decide finds out what becomes of the next subscribers. It keeps those that get a run or a skip from being deleted,
 // and passes over those that others have locked.
 func (f *fanOut) decide(ctx context.Context, tx *pg.Tx) error {
-	room := batchSize - len(f.behind)
+	f.split()
+	room := f.size - len(f.behind)
 	found, err := pg.All(ctx, tx, func(row pgx.CollectableRow) (s subscriber, err error) {
 		return s, row.Scan(&s.job, &s.is, &s.paused, (*string)(&s.filter))
 	}, selectSubscribers, f.tenant, f.name, pg.OrZero(f.after), room, f.behind, f.at)
@@ -138,6 +177,9 @@ func (f *fanOut) decide(ctx context.Context, tx *pg.Tx) error {
 	}
 	if f.left = len(found)-len(f.behind) == room; len(found) > len(f.behind) {
 		f.after = &found[len(found)-1].job
+	}
+	if len(found) == 1 {
+		f.only = found[0].job
 	}
 	var matched []subscriber
 	for _, s := range found {
@@ -160,6 +202,21 @@ func (f *fanOut) decide(ctx context.Context, tx *pg.Tx) error {
 	}
 	f.left = f.left || len(f.passed) > 0
 	return nil
+}
+
+// split leaves as many of those that were passed over before as one batch may come to. It keeps the others back, and first
+// of all those that fail alone.
+func (f *fanOut) split() {
+	fit := func(job uuid.UUID) bool { return !slices.Contains(f.past, job) }
+	all := f.behind
+	f.behind = nil
+	for _, job := range all {
+		if fit(job) && len(f.behind) < f.size {
+			f.behind = append(f.behind, job)
+		} else {
+			f.passed = append(f.passed, job)
+		}
+	}
 }
 
 // add decides about a subscriber whose job is locked, unless others have locked it.
@@ -199,11 +256,44 @@ func (f *fanOut) write(ctx context.Context, tx *pg.Tx) error {
 	return pg.Wrap("making the runs of event "+f.id.String(), tx.SendBatch(ctx, &b).Close())
 }
 
-// putOff lets other events go first.
-func (s *Events) putOff(ctx context.Context, id uuid.UUID, cause error) error {
-	s.options.Log.Warn("the fan-out of an event failed; it is tried again", "event", id, "error", cause)
+// putOff lets other events go first, and has the next batch of this one come to fewer subscribers. A subscriber that
+// fails alone is passed over, so that all others get their runs.
+func (s *Events) putOff(ctx context.Context, f *fanOut, cause error) error {
+	alone, pause := s.trials.failed(f.id, f.only)
+	if alone {
+		return s.passOver(ctx, f, cause)
+	}
+	s.options.Log.Warn("the fan-out of an event failed; it is tried again", "event", f.id, "error", cause)
+	return s.turn(ctx, f.id, pause)
+}
+
+// passOver keeps a subscriber for later that fails alone.
+func (s *Events) passOver(ctx context.Context, f *fanOut, cause error) error {
+	s.options.Log.Error("a run of an event cannot be made; the others are, and it is tried again", "event", f.id,
+		"job", f.only, "error", cause)
 	return s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		return pg.Exec(ctx, tx, `
-			UPDATE punctual.events SET turn_at = clock_timestamp() WHERE id = $1 AND turn_at IS NOT NULL`, id)
+			UPDATE punctual.events
+			SET turn_at = clock_timestamp(), after = greatest(after, $2::uuid),
+			    behind = array_append(array_remove(behind, $2::uuid), $2::uuid)
+			WHERE id = $1 AND turn_at IS NOT NULL`, f.id, f.only)
+	})
+}
+
+// rest waits before it looks at an event again of which nobody is left but those that others have locked, or that fail
+// alone: of these it tries one by one again later.
+func (f *fanOut) rest(ctx context.Context) (wait time.Duration, left bool, err error) {
+	if len(f.past) == 0 {
+		return lockedPause, true, nil
+	}
+	return 0, true, f.events.turn(ctx, f.id, f.events.trials.rest(f.id))
+}
+
+// turn puts the next batch of an event off.
+func (s *Events) turn(ctx context.Context, id uuid.UUID, after time.Duration) error {
+	return s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		return pg.Exec(ctx, tx, `
+			UPDATE punctual.events SET turn_at = clock_timestamp() + $2::interval WHERE id = $1 AND turn_at IS NOT NULL`,
+			id, after)
 	})
 }

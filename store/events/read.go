@@ -93,6 +93,7 @@ func (s *Events) Get(
 	if err := s.db.Callers.Reader(tenant).SendBatch(ctx, &b).Close(); err != nil {
 		return d, pg.Found(err, "event %s", id)
 	}
+	d.Body = domain.ShownJSON(d.Body)
 	var next string
 	d.Runs, next = pg.Cut(d.Runs, page, listOfRuns, func(r EventRun) uuid.UUID { return r.ID })
 	d.NextCursor = pg.OrNull(next)

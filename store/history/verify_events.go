@@ -102,12 +102,13 @@ func (e *verifyEvent) compare(ctx context.Context, tx pgx.Tx) error {
 	var filter domain.EventFilter
 	var run *uuid.UUID
 	count := 0
+	fields := domain.FieldsOf(e.body)
 	_, err := pgx.ForEachRow(rows, []any{&job, &name, &subscribed, (*string)(&filter), &sure, &run}, func() error {
 		if run != nil {
 			count++
 		}
 		found := Violation{Tenant: e.owner, Job: name, JobID: job, Slot: &e.at}
-		matches := subscribed && filter.Matcher().Matches(e.body)
+		matches := subscribed && filter.Matcher().Matches(fields)
 		switch {
 		case run == nil && matches && sure:
 			found.Kind = ViolationMissing

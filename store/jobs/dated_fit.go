@@ -85,6 +85,36 @@ func (s *Jobs) FitDated(ctx context.Context) (wait time.Duration, left bool, err
 	return 0, left, nil
 }
 
+// sweptAfter is how long after the delete of a job the sweep looks for its dated runs. Those that are committed later are
+// found when they are due, or when the job is to be purged.
+const sweptAfter = "10 minutes"
+
+const sweepDated = `
+INSERT INTO punctual.dated_work (job_id, tenant)
+SELECT j.id, j.tenant FROM punctual.jobs j
+WHERE j.state = 'deleted' AND j.deleted_at > now() - interval '` + sweptAfter + `'
+  AND EXISTS (SELECT FROM punctual.dated d WHERE d.job_id = j.id)
+UNION
+SELECT d.job_id, d.tenant
+FROM punctual.queues q CROSS JOIN generate_series(0, 2) p
+CROSS JOIN LATERAL (
+    SELECT d.job_id, d.tenant, d.lane FROM punctual.dated d
+    WHERE d.lane = (q.id * 4 + p)::smallint AND d.due_at < now() - interval '1 minute'
+    ORDER BY d.due_at LIMIT 1000) d
+JOIN punctual.schedules s ON s.job_id = d.job_id AND s.lane <> d.lane
+ORDER BY 1
+ON CONFLICT (job_id) DO NOTHING`
+
+// SweepDated notes the jobs that were deleted lately and have dated runs, and those with overdue ones in a queue that the
+// job has left, which nobody may serve: a caller's transaction locks no job, and may commit after the delete or the edit.
+func (s *Jobs) SweepDated(ctx context.Context) (found int, left bool, err error) {
+	found, err = pg.Do(ctx, s.db.Chores.For(pg.Everybody), func(tx *pg.Tx) (int, error) {
+		done, err := tx.Exec(ctx, sweepDated)
+		return int(done.RowsAffected()), err
+	})
+	return found, false, pg.Wrap("looking for dated runs of deleted jobs", err)
+}
+
 // removeDated removes a batch of the dated runs of a deleted job. When none is left it records how many there were.
 func (s *Jobs) removeDated(ctx context.Context, tx *pg.Tx, h *jobRow, after string, now time.Time) error {
 	var removed int
@@ -103,6 +133,9 @@ func (s *Jobs) removeDated(ctx context.Context, tx *pg.Tx, h *jobRow, after stri
 		RETURNING n, w.removed, w.first, w.last`, h.ID, after, datedBatch).Scan(&removed, &skip.Count, &first, &last)
 	if err != nil || removed > 0 {
 		return err
+	}
+	if after != "" { // rows may have been committed among those that were looked at
+		return pg.Exec(ctx, tx, `UPDATE punctual.dated_work SET after = '' WHERE job_id = $1`, h.ID)
 	}
 	if job := s.compiled(h); job != nil && first != nil {
 		skip.Reason, skip.Trigger, skip.First, skip.Last = domain.ReasonJobDeleted, domain.TriggerManual, *first, *last

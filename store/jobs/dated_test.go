@@ -147,6 +147,82 @@ func TestDatedRunsOfADeletedJobBecomeOneSkip(t *testing.T) {
 		WHERE job_id = $1 AND status = 'skipped' AND reason = 'job_deleted' AND skipped_count = 3`, job.ID)
 }
 
+// A caller's transaction locks no job, so a delete does not wait for it.
+func TestADatedRunThatIsCommittedAfterTheDeleteOfItsJobIsASkip(t *testing.T) {
+	for name, found := range map[string]struct {
+		delay string
+		by    func(c Replica)
+	}{
+		"by the claim, when it is due": {"0", func(c Replica) { c.ClaimReady(10) }},
+		"by the sweep, before":         {"30 days", func(c Replica) { tidy(c) }},
+		"by the purge, much later": {"30 days", func(c Replica) {
+			c.Exec(`UPDATE punctual.jobs SET deleted_at = now() - interval '40 days' WHERE state = 'deleted'`)
+			_, _, err := c.Jobs.PurgeJobs(c.T.Context())
+			Must(c.T, err)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := NewReplica(t)
+			job := c.Create("job", Never)
+			_, app := c.App()
+			tx, err := app.Begin(t.Context())
+			Must(t, err)
+			Ask[uuid.UUID](t, tx, `SELECT shop_jobs.run_in('job', $1::text::interval, body => '1')`, found.delay)
+			c.DeleteJob("job")
+			c.FitDated()
+			Must(t, tx.Commit(t.Context()))
+			found.by(c)
+			c.FitDated()
+			c.WantCount(1, "skips", `SELECT count(*) FROM punctual.runs
+				WHERE job_id = $1 AND status = 'skipped' AND reason = 'job_deleted'`, job.ID)
+			c.WantCount(0, "dated runs are left", `SELECT count(*) FROM punctual.dated`)
+			c.WantCount(0, "jobs have work left", `SELECT count(*) FROM punctual.dated_work`)
+		})
+	}
+}
+
+// Nobody may serve the queue that the job has left.
+func TestADatedRunThatIsCommittedAfterItsJobHasLeftTheQueueIsMoved(t *testing.T) {
+	c := NewReplica(t)
+	job := c.Create("job", Never)
+	_, app := c.App()
+	tx, err := app.Begin(t.Context())
+	Must(t, err)
+	Ask[uuid.UUID](t, tx, `SELECT shop_jobs.trigger('job')`)
+	c.Edit("job", func(d *domain.Definition) { d.Priority = domain.PriorityLow })
+	c.FitDated()
+	Must(t, tx.Commit(t.Context()))
+	c.Exec(`UPDATE punctual.dated SET due_at = due_at - interval '2 minutes'`)
+	tidy(c)
+	c.FitDated()
+	c.WantCount(1, "dated runs in the queue of their job", `
+		SELECT count(*) FROM punctual.dated d JOIN punctual.schedules s USING (job_id, lane) WHERE d.job_id = $1`, job.ID)
+}
+
+func tidy(c Replica) {
+	c.T.Helper()
+	_, _, err := c.Jobs.SweepDated(c.T.Context())
+	Must(c.T, err)
+}
+
+// It may have them though its last slot has passed.
+func TestACompletedJobIsNotForgottenWhileItHasDatedRuns(t *testing.T) {
+	c := NewReplica(t)
+	job := c.Create("job", At(c.Clock().Add(time.Hour)))
+	c.Complete(job.ID)
+	c.Exec(`UPDATE punctual.schedules SET completed_at = now() - interval '8 days'`)
+	c.Exec(`UPDATE punctual.completions SET completed_at = now() - interval '8 days', look_at = now()`)
+	c.Date("job", jobs.DateRequest{Key: "k", Delay: time.Hour})
+	for range 2 {
+		_, _, err := c.Jobs.ForgetCompletedJobs(t.Context())
+		Must(t, err)
+	}
+	if got := c.Get(job.ID.String()); got.State == domain.JobDeleted {
+		t.Error("it was forgotten")
+	}
+	c.WantCount(1, "dated runs", `SELECT count(*) FROM punctual.dated`)
+}
+
 func TestADatedRunWaitsInTheQueueThatItsJobHasNow(t *testing.T) {
 	c := NewReplica(t)
 	c.Create("reminder", Never)

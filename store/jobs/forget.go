@@ -86,6 +86,7 @@ UPDATE punctual.jobs j SET state = 'deleted', named = false, deleted_at = c.comp
 FROM punctual.completions c, unnest(c.job_ids, c.versions) u(id, version)
 WHERE c.id = ANY($2::bigint[]) AND j.id = u.id AND j.version = u.version AND j.id = ANY($1::uuid[])
   AND NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id)
+  AND NOT EXISTS (SELECT FROM punctual.dated d WHERE d.job_id = j.id)
   AND j.id NOT IN (SELECT job_id FROM unended)`
 
 // forgetClaimed deletes the one-shots of a few completions. It returns how many completions it found, and how many jobs
@@ -174,7 +175,8 @@ func (s *Jobs) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten 
 		done, err := tx.Exec(ctx, `
 			UPDATE punctual.jobs j SET state = 'deleted', named = false, deleted_at = s.completed_at FROM punctual.schedules s
 			WHERE j.id = ANY($1::uuid[]) AND s.job_id = j.id AND punctual.job_state(j, s) = 'completed'
-			  AND s.completed_at < now() - interval '7 days'`, ids)
+			  AND s.completed_at < now() - interval '7 days'
+			  AND NOT EXISTS (SELECT FROM punctual.dated d WHERE d.job_id = j.id)`, ids)
 		if err != nil {
 			return 0, err
 		}
@@ -229,7 +231,13 @@ func (s *Jobs) purgeJobs(ctx context.Context, ids []uuid.UUID) (purged int, err 
 			ORDER BY id FOR UPDATE SKIP LOCKED`, ids, locked); err != nil || len(ids) == 0 {
 			return 0, err
 		}
-		done, err := tx.Exec(ctx, `DELETE FROM punctual.jobs WHERE id = ANY($1::uuid[])`, ids)
+		var b pgx.Batch
+		queueDatedWork(&b, ids)
+		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+			return 0, err
+		}
+		done, err := tx.Exec(ctx, `DELETE FROM punctual.jobs j WHERE id = ANY($1::uuid[])
+			AND NOT EXISTS (SELECT FROM punctual.dated d WHERE d.job_id = j.id)`, ids)
 		return int(done.RowsAffected()), err
 	})
 }

@@ -111,7 +111,7 @@ func again(r runs.Run, own runs.Data, edit RerunRequest) manualRun {
 		TriggerRequest: edit.TriggerRequest,
 	}
 	if m.Body == nil {
-		m.Body = own.Body
+		m.Body, m.template = own.Body, own.Template
 	}
 	if m.Headers == nil && own.Headers != nil {
 		_ = json.Unmarshal(own.Headers, &m.Headers) // as they were written here

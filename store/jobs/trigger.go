@@ -101,6 +101,7 @@ type manualRun struct {
 	key          string     // Idempotency-Key; empty: derived from the run
 	chains       bool       // of a rerun: its end triggers other jobs
 	version      int32      // of a rerun: the version of its job that it uses; 0: the current one
+	template     bool       // its body is made of the job's own, and placeholders in it are filled in
 	steps        stepsShot
 	TriggerRequest
 }
@@ -153,7 +154,8 @@ func (s *Jobs) enterManual(ctx context.Context, tx *pg.Tx, job *jobRow, r manual
 	}
 	if r.Body != nil || r.Headers != nil || r.webhookID != nil || r.chains || r.TraceParent != "" {
 		e.Sends = &claim.Sends{
-			WebhookID: r.webhookID, Key: r.key, Body: r.Body, Chains: r.chains, TraceParent: r.TraceParent,
+			WebhookID: r.webhookID, Key: r.key, Body: r.Body, Template: r.template, Chains: r.chains,
+			TraceParent: r.TraceParent,
 		}
 		if e.Sends.Headers, err = encodeHeaders(r.Headers); err != nil {
 			return err

@@ -116,10 +116,10 @@ func TestAChainedRunKnowsWhatHasEnded(t *testing.T) {
 	c.Create("load", Then("none", "get", "object", "text"))
 	a := c.Begun("load")
 	o := Succeeded(a)
-	o.Result = json.RawMessage(`{"rows":7,"form":"{{run}}"}`)
+	o.Result = json.RawMessage(`{"rows":7,"form":"{{run}} \u007b\u007Brun}} \\u007b{{"}`)
 	c.FinishAndRelease(o)
 	upstream := fmt.Sprintf(`{"run":"%s","job":"load","status":"succeeded","reason":null,`+
-		`"result":{"rows":7,"form":"{{run}}"}}`, a.RunID)
+		`"result":{"rows":7,"form":"{{run}} {{run}} \\u007b{{"}}`, a.RunID)
 	want := map[string]string{
 		"none": `{"upstream":` + upstream + `}`, "get": "", "object": `{"to":"object","upstream":` + upstream + `}`,
 		"text": "a text",
@@ -128,12 +128,23 @@ func TestAChainedRunKnowsWhatHasEnded(t *testing.T) {
 	if len(b.Runs) != len(want) {
 		t.Fatalf("%d runs, want %d", len(b.Runs), len(want))
 	}
-	for _, run := range b.Runs {
+	sends := func(run domain.Assignment) {
+		t.Helper()
 		r := run.Request(domain.Origin{})
-		got := strings.NewReplacer(" : ", ":", ", ", ",", "{ ", "{", " }", "}").Replace(string(r.Body))
+		got := strings.NewReplacer(" : ", ":", ", ", ",", "{ ", "{", " }", "}", `\\`, `\\`, `\u007b`, "{", `\u007B`, "{").
+			Replace(string(r.Body))
 		if got != want[run.Job.Name] {
 			t.Errorf("%s: body %s\nwant %s", run.Job.Name, got, want[run.Job.Name])
 		}
+	}
+	for _, run := range b.Runs {
+		sends(run)
+		c.Finish(Buried(run))
+		c.Replay(run.RunID)
+		sends(c.One(c.ClaimReady(10)))
+		_, err := c.For(c.Tenant).RerunRun(t.Context(), run.RunID, jobs.RerunRequest{})
+		Must(t, err)
+		sends(c.One(c.ClaimReady(10)))
 		if run.CausedBy != a.RunID || run.Trigger != domain.TriggerChain {
 			t.Errorf("%s: %s, caused by %s", run.Job.Name, run.Trigger, run.CausedBy)
 		}

@@ -3,6 +3,7 @@ package pg
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -104,7 +105,7 @@ func CompareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
 
 // registerTypes tells pgx which Postgres type uuid.UUID is: how to encode it, and which type it has in the query modes
 // that do not ask the server for the types of parameters (default_query_exec_mode=exec, which some poolers need). It
-// also makes pgx return instants in UTC, and not in the zone of the process.
+// also makes pgx return instants in UTC, and not in the zone of the process, and JSON as text.
 func registerTypes(conn *pgx.Conn) {
 	types := conn.TypeMap()
 	id := &pgtype.Type{Name: "uuid", OID: pgtype.UUIDOID, Codec: uuidCodec{}}
@@ -119,7 +120,24 @@ func registerTypes(conn *pgx.Conn) {
 	types.RegisterType(&pgtype.Type{
 		Name: "_timestamptz", OID: pgtype.TimestamptzArrayOID, Codec: &pgtype.ArrayCodec{ElementType: at},
 	})
+	for _, t := range []*pgtype.Type{{Name: "json", OID: pgtype.JSONOID}, {Name: "jsonb", OID: pgtype.JSONBOID}} {
+		t.Codec = &pgtype.JSONCodec{Marshal: json.Marshal, Unmarshal: unmarshal}
+		if t.OID == pgtype.JSONBOID {
+			t.Codec = &pgtype.JSONBCodec{Marshal: json.Marshal, Unmarshal: unmarshal}
+		}
+		types.RegisterType(t)
+	}
 	types.RegisterDefaultPgType(uuid.UUID{}, "uuid")
 	types.RegisterDefaultPgType([]uuid.UUID{}, "_uuid")
 	types.RegisterDefaultPgType([]*uuid.UUID{}, "_uuid")
+}
+
+// unmarshal keeps a JSON text as it is. Postgres has texts that Go does not read, such as one of 20,000 levels: whoever
+// reads rows judges each by itself, so that none makes the read of all fail.
+func unmarshal(text []byte, into any) error {
+	if raw, is := into.(*json.RawMessage); is {
+		*raw = bytes.Clone(text)
+		return nil
+	}
+	return json.Unmarshal(text, into) //nolint:wrapcheck // pgx says of which column
 }

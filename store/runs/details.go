@@ -70,6 +70,7 @@ type Data struct {
 	Key         string // Idempotency-Key
 	Headers     []byte // JSON
 	Body        []byte
+	Template    bool // the body is made of the job's own, and placeholders in it are filled in
 	kept        claim.KeptResponse
 	traceParent string // the trace context that the run continues; empty: none
 	keptFence   int64  // fencing token of the attempt that got the kept response
@@ -84,13 +85,13 @@ func ReadDetails(ctx context.Context, q pg.Querier, run *Run) (data Data, err er
 			response, response_headers, coalesce(response_truncated, false)
 		FROM punctual.attempts WHERE run_id = $1 ORDER BY fence`, run.ID).Query(pg.Into(&run.Attempts, scanAttempt))
 	b.Queue(`
-		SELECT webhook_id, coalesce(idempotency_key, ''), headers, body,
+		SELECT webhook_id, coalesce(idempotency_key, ''), headers, body, coalesce(template, false),
 			result::text, result_note, progress::text, progress_at,
 			key, CASE WHEN key IS NULL THEN coalesce(traceparent, '') ELSE '' END, coalesce(response_fence, 0),
 			coalesce(response, ''), response_headers, coalesce(response_truncated, false)
 		FROM punctual.run_data WHERE run_id = $1`, run.ID).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(append([]any{
-			&data.WebhookID, &data.Key, &data.Headers, &data.Body, &run.Result, &run.ResultNote,
+			&data.WebhookID, &data.Key, &data.Headers, &data.Body, &data.Template, &run.Result, &run.ResultNote,
 			&run.Progress, &run.ProgressAt, &run.Key, &data.traceParent, &data.keptFence,
 		}, data.kept.Into()...)...)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -101,6 +102,7 @@ func ReadDetails(ctx context.Context, q pg.Querier, run *Run) (data Data, err er
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
 		return data, fmt.Errorf("reading the attempts of run %s: %w", run.ID, err)
 	}
+	run.Result, run.Progress = domain.ShownJSON(run.Result), domain.ShownJSON(run.Progress)
 	if a, ok := run.presentAttempt(); ok {
 		run.Attempts = append(run.Attempts, a)
 	}
@@ -151,7 +153,8 @@ func sentBy(
 ) (*domain.Assignment, error) {
 	a := domain.Assignment{
 		RunID: run.ID, Job: job, Trigger: run.Trigger, ScheduledFor: run.ScheduledFor, DueAt: run.DueAt, Late: run.Late,
-		Attempt: max(1, run.Attempt), Fence: run.fence, Body: data.Body, IdempotencyKey: data.Key,
+		Attempt: max(1, run.Attempt), Fence: run.fence, Body: data.Body, Template: data.Template,
+		IdempotencyKey: data.Key,
 		CausedBy: pg.OrZero(run.CausedBy), WebhookID: pg.OrZero(data.WebhookID),
 		Step: run.Step, Workflow: pg.OrZero(run.Workflow), TraceParent: data.traceParent,
 	}
