@@ -155,7 +155,7 @@ func sentBy(
 		RunID: run.ID, Job: job, Trigger: run.Trigger, ScheduledFor: run.ScheduledFor, DueAt: run.DueAt, Late: run.Late,
 		Attempt: max(1, run.Attempt), Fence: run.fence, Body: data.Body, Template: data.Template,
 		IdempotencyKey: data.Key,
-		CausedBy: pg.OrZero(run.CausedBy), WebhookID: pg.OrZero(data.WebhookID),
+		CausedBy:       pg.OrZero(run.CausedBy), WebhookID: pg.OrZero(data.WebhookID),
 		Step: run.Step, Workflow: pg.OrZero(run.Workflow), TraceParent: data.traceParent,
 	}
 	if data.Headers != nil {
