@@ -66,9 +66,9 @@ func (r AsideRef) Exists() error {
 
 func (r AsideRef) item() (aside.Kind, uuid.UUID) { return aside.Kind(r.Kind), uuid.MustParse(r.Item) }
 
-func (s *server) retryAside(ctx context.Context, _ int32, in *AsideRef) (*struct{}, error) {
+func (s *server) retryAside(ctx context.Context, _ int32, in *AsideRef) (*answer[aside.SetAside], error) {
 	kind, id := in.item()
-	return nil, s.Store.RetryAside(ctx, kind, id)
+	return show(s.Store.RetryAside(ctx, kind, id))
 }
 
 func (s *server) dropAside(ctx context.Context, _ int32, in *AsideRef) (*struct{}, error) {

@@ -50,6 +50,7 @@ func (s *service) settle() belongings {
 	event := s.do("POST", "/v1/events/alpha.event", `{"body":{"alpha":1}}`).want(202).fields()
 	b["event"], b["name"] = []string{event["id"].(string)}, []string{"alpha.event"}
 	b["tenant"] = []string{"alpha"}
+	b["kind"], b["item"] = []string{"run"}, b["run"]
 	notice := uuid.NewString()
 	s.exec(`
 		WITH line AS (

@@ -27,14 +27,18 @@ func (s *Store) tryAside(ctx context.Context) (left bool, err error) {
 }
 
 // RetryAside has something tried again at once that was set aside.
-func (s *Store) RetryAside(ctx context.Context, kind aside.Kind, id uuid.UUID) error {
-	return s.DB.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+func (s *Store) RetryAside(ctx context.Context, kind aside.Kind, id uuid.UUID) (shown aside.SetAside, err error) {
+	err = s.DB.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		item, err := aside.Retry(ctx, tx, kind, id)
 		if err != nil {
 			return err
 		}
+		if shown, err = aside.Read(ctx, tx, kind, id); err != nil {
+			return err
+		}
 		return audit.Write(ctx, tx, item.Tenant, audit.Change{Action: audit.AsideRetry, Name: nameOf(item), Job: item.Job})
 	})
+	return shown, err
 }
 
 // DropAside gives up something that was set aside: it ends as far as that can be written. What has no end of its own,

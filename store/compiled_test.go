@@ -172,10 +172,10 @@ func TestThePlanOfAClaimDoesNotDependOnItsArguments(t *testing.T) {
 		name, arguments string
 		claim           scheduler.Claim
 	}{
-		{"of any tenant", `'{1}', '{100}', NULL, '0 s', '{}'`, scheduler.Claim{}},
-		{"around a tenant", `'{1}', '{100}', '1 min', '0 s', '{7}'`, scheduler.Claim{Except: []int32{7}}},
+		{"of any tenant", `'{1}', '{100}', NULL, '0 s', '{}', '{}'`, scheduler.Claim{}},
+		{"around a tenant", `'{1}', '{100}', '1 min', '0 s', '{7}', '{}'`, scheduler.Claim{Except: []int32{7}}},
 		{
-			"by tenants", `'{1,1}', '{8,8}', NULL, '0 s', '{1,2}'`,
+			"by tenants", `'{1,1}', '{8,8}', NULL, '0 s', '{1,2}', '{}'`,
 			scheduler.Claim{Quotas: []admit.Quota{{Queue: 1, Tenant: 1, Slots: 8}}},
 		},
 	} {

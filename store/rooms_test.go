@@ -30,6 +30,7 @@ func TestEachTableIsWrittenByOnePackage(t *testing.T) {
 		"dead_letters":  {"claim/finish.go"}, // a run's end, with the run
 		// A dated run becomes a run, or is cancelled by the id that it has as a run.
 		"dated":       {"claim/dated.go", "runs/dated.go"},
+		"dated_work":  {"claim/dated.go"},   // a claim meets a dated run that no longer fits its job
 		"tenants":     {"freeze/freeze.go"}, // whether a tenant is frozen
 		"limits":      {"claim/limits.go"},  // a start under a rate moves it on
 		"job_secrets": {"jobs/versions.go"}, // no version refers to them any more

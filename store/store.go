@@ -161,7 +161,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		claim.Options{
 			Log: o.Log, ChoresDue: choresDue, Soon: choresSoon, Ended: o.Ended, Tracer: o.Tracer,
 		})
-	s.Events = events.New(s.DB, s.Days, events.Options{Log: o.Log, Kept: o.FailureRetention})
+	s.Events = events.New(s.DB, s.Days, s.Aside, events.Options{Log: o.Log, Kept: o.FailureRetention})
 	s.Fleet = fleet.New(s.DB.Callers)
 	s.History = history.New(s.DB.Callers, o.DefaultJitter)
 	s.Limits = limits.New(s.DB.Callers)

@@ -8,6 +8,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/scheduler/domain"
+	"punctual/store/aside"
 	"punctual/store/audit"
 	"punctual/store/events"
 	"punctual/store/history"
@@ -180,7 +181,7 @@ const (
 	// SetAside lists what fails by itself and was set aside.
 	SetAside = Call[Query, httpapi.AsideList]("GET /v1/set-aside")
 	// RetryAside has an item tried again that is set aside.
-	RetryAside = Call[any, any]("POST /v1/set-aside/{kind}/{item}/retry")
+	RetryAside = Call[any, aside.SetAside]("POST /v1/set-aside/{kind}/{item}/retry")
 	// DropAside gives up an item that is set aside.
 	DropAside = Call[Query, any]("DELETE /v1/set-aside/{kind}/{item}")
 	// Freeze stops all claims of a tenant or of the deployment.

@@ -28,14 +28,20 @@ const selectShown = `
 SELECT a.kind, a.item, t.name, a.job_id, j.name, a.reason, a.tries, a.since, a.tried_at, a.retry_at
 FROM punctual.set_aside a
 LEFT JOIN punctual.tenants t ON t.id = a.tenant
-LEFT JOIN punctual.jobs j ON j.id = a.job_id
-WHERE $1 = 0 OR a.tenant = $1
-ORDER BY a.since, a.item LIMIT 1000`
+LEFT JOIN punctual.jobs j ON j.id = a.job_id`
+
+// Read returns an item that is set aside.
+func Read(ctx context.Context, q pg.Querier, kind Kind, id uuid.UUID) (SetAside, error) {
+	shown, err := pg.One(ctx, q, pgx.RowToStructByPos[SetAside], selectShown+` WHERE a.kind = $1 AND a.item = $2`,
+		string(kind), id)
+	return shown, pg.Wrap("reading what is set aside", err)
+}
 
 // List returns what is set aside of a tenant, the oldest first; of tenant 0: of all.
 func (a *Aside) List(ctx context.Context, tenant int32) ([]SetAside, error) {
 	q := a.db.Callers.Reader(tenant)
-	all, err := pg.All(ctx, q, pgx.RowToStructByPos[SetAside], selectShown, tenant)
+	all, err := pg.All(ctx, q, pgx.RowToStructByPos[SetAside],
+		selectShown+` WHERE $1 = 0 OR a.tenant = $1 ORDER BY a.since, a.item LIMIT 1000`, tenant)
 	return all, pg.Wrap("reading what is set aside", err)
 }
 

@@ -424,6 +424,7 @@ func TestVerifyFindsLimitsThatAreNotObeyed(t *testing.T) {
 	c.Exec(`UPDATE punctual.limits SET max_running = 1 WHERE name = 'held'`)
 	c.Exec(`DELETE FROM punctual.limit_holders WHERE name = 'free'`)
 	if got, want := verifyLimits(c), []string{
+		`limit "held" allows 1 runs at once, and as many were open when this one began`,
 		`limit "free" has room, and these runs wait at it all the same`,
 		`limit "held" has 2 holders, and allows 1`,
 	}; !slices.Equal(got, want) {

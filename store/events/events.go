@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/store/aside"
 	"punctual/store/audit"
 	"punctual/store/days"
 	"punctual/store/pg"
@@ -20,6 +21,7 @@ import (
 type Events struct {
 	db      *pg.DB
 	days    *days.Days
+	aside   *aside.Aside
 	options Options
 	ended   atomic.Int64 // fan-outs that this process has ended
 	trials  trials       // those that have failed
@@ -33,7 +35,9 @@ type Options struct {
 }
 
 // New returns the Events of a database.
-func New(db *pg.DB, d *days.Days, o Options) *Events { return &Events{db: db, days: d, options: o} }
+func New(db *pg.DB, d *days.Days, a *aside.Aside, o Options) *Events {
+	return &Events{db: db, days: d, aside: a, options: o}
+}
 
 // Emitter emits events of one tenant.
 type Emitter struct {

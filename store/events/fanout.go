@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
+	"punctual/store/aside"
 	"punctual/store/claim"
 	"punctual/store/days"
 	"punctual/store/pg"
@@ -86,6 +87,7 @@ func (s *Events) fanOut(ctx context.Context, id uuid.UUID) (wait time.Duration, 
 	failpoint.At(failpoint.EventCommitted)
 	s.trials.passed(id, !f.left)
 	if !f.left {
+		s.aside.Done(ctx, aside.Event, id)
 		s.ended.Add(1)
 	}
 	if len(f.passed) > 0 && len(f.runs)+len(f.skips)+f.unmatched == 0 {
@@ -269,8 +271,7 @@ func (s *Events) putOff(ctx context.Context, f *fanOut, cause error) error {
 
 // passOver keeps a subscriber for later that fails alone.
 func (s *Events) passOver(ctx context.Context, f *fanOut, cause error) error {
-	s.options.Log.Error("a run of an event cannot be made; the others are, and it is tried again", "event", f.id,
-		"job", f.only, "error", cause)
+	s.aside.Put(ctx, aside.Item{Kind: aside.Event, ID: f.id, Tenant: f.tenant, Job: f.only}, cause)
 	return s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		return pg.Exec(ctx, tx, `
 			UPDATE punctual.events
