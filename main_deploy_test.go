@@ -216,8 +216,21 @@ func TestEachAlarmHasItsRunbook(t *testing.T) {
 
 // firing has for each alarm what it fires by: series of three hours, a value each minute.
 var firing = map[string][]string{
-	"PunctualReplicaDown":    {`up{job="punctual",instance="a"} 0x180`},
-	"PunctualNoReplicaLooks": {`up{job="punctual",instance="a"} 1x180`},
+	"PunctualReplicaDown":      {`up{job="punctual",instance="a"} 0x180`},
+	"PunctualNoReplicaLooks":   {`punctual_last_look_timestamp_seconds{instance="a"} -20+60x180`},
+	"PunctualNoReplicaAnswers": {`up{job="punctual",instance="a"} 1x180`},
+	"PunctualManyOverdue":      {`punctual_overdue_runs{queue="q"} 101x180`},
+	"PunctualClaimsSlow": {
+		`punctual_tick_duration_seconds_bucket{instance="a",le="0.1"} 0+1x180`,
+		`punctual_tick_duration_seconds_bucket{instance="a",le="0.5"} 0+2x180`,
+		`punctual_tick_duration_seconds_bucket{instance="a",le="+Inf"} 0+2x180`,
+	},
+	"PunctualConnectionsUsedUp": {
+		`punctual_database_connections{instance="a",for="api",state="in_use"} 9x180`,
+		`punctual_database_connections_max{instance="a",for="api"} 10x180`,
+	},
+	"PunctualSnapshotOld":       {`punctual_oldest_snapshot_seconds 61x180`},
+	"PunctualGatedJobRunsTwice": {`punctual_gated_jobs_with_two_runs 1x180`},
 	"PunctualQueueWithoutReplica": {
 		`punctual_queue_served{queue="q"} 0x180`, `punctual_queue_depth{queue="q"} 1x180`,
 	},
@@ -239,7 +252,9 @@ var firing = map[string][]string{
 		`punctual_on_time_total{tenant="a",ok="true"} 0+1000x180`, `punctual_on_time_total{tenant="a",ok="false"} 0+7x180`,
 	},
 	"PunctualHostHeldBack": {`punctual_held_by{tenant="a",held_by="breaker b:80",state="open"} 1x180`},
-	"PunctualRunsDead":     {`punctual_runs_total{status="dead",reason="http_5xx"} 0x175 1x5`},
+	"PunctualRunsDead": {
+		`punctual_runs_total{status="succeeded"} 0+10x180`, `punctual_runs_total{status="dead",reason="http_5xx"} 0+2x180`,
+	},
 	"PunctualDeadLettersGrow": {
 		`punctual_open_dead_letters{tenant="a"} 0+1x180`, `punctual_frozen{tenant=""} 0x180`,
 		`punctual_open_dead_letters{tenant="had-none"} _x170 11x10`,
@@ -309,7 +324,7 @@ func TestEachAlarmFires(t *testing.T) {
 	}
 	add("all is well", quiet)
 	for name, lines := range firing {
-		if name != "PunctualNoReplicaLooks" {
+		if name != "PunctualNoReplicaLooks" && name != "PunctualNoReplicaAnswers" {
 			lines = append(lines, `punctual_last_look_timestamp_seconds{instance="another"} 0+60x180`)
 		}
 		add(name, lines, sample{`{alertname="` + name + `"}`, 1})

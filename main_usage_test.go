@@ -63,7 +63,7 @@ func TestAWrongCommandLineIsOneLineOnStderr(t *testing.T) {
 	const oidc = "serve --oidc-issuer=https://login.example.com --oidc-audience=punctual "
 	for _, test := range []wrongUse{
 		{
-			"nothing", "", "no command is given … serve, dev, jobs, runs, events, limits, audit, freeze, unfreeze, migrate, keys, tenants, secrets, verify" +
+			"nothing", "", "no command is given … serve, dev, jobs, runs, events, limits, aside, audit, freeze, unfreeze, migrate, keys, tenants, secrets, verify" +
 				" … see punctual --help",
 		},
 		{"an unknown command", "frobnicate", "frobnicate … serve, dev … see punctual --help"},

@@ -19,8 +19,8 @@ func (s *server) asideRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "list-set-aside", Route: "GET /v1/set-aside", Role: auth.RoleViewer, Tag: tagFleet,
 		Summary: "List what is set aside",
-		Description: "Items that fail by themselves, each with its reason, the oldest first; at most 1,000. Everything else " +
-			"goes on without them. Each is tried again by itself, after a pause that grows to ten minutes. Operators see those " +
+		Description: "Items that fail by themselves, each with its reason, the oldest first; at most 1,000. They keep " +
+			"nothing else waiting. Each is tried again by itself, after a pause that grows to ten minutes. Operators see those " +
 			"of all tenants. Empty: all is well.",
 	}, s.listAside)
 	api.Register(s.api, api.Operation{
@@ -39,7 +39,7 @@ func (s *server) asideRoutes() {
 
 // AsideList lists what is set aside.
 type AsideList struct {
-	Data []aside.SetAside `json:"data" doc:"What is set aside, the oldest first; at most 1,000."`
+	Data []aside.SetAside `json:"data" doc:"The items, the oldest first; at most 1,000."`
 }
 
 func (s *server) listAside(ctx context.Context, tenant int32, _ *struct{}) (*answer[AsideList], error) {

@@ -84,7 +84,7 @@ func (s *server) listBreakers(ctx context.Context, tenant int32, _ *struct{}) (*
 
 // BreakersToReset names the breakers to reset.
 type BreakersToReset struct {
-	Host string `json:"host,omitempty" maxLength:"300" doc:"Host and port, as list-breakers shows them. Absent: every host." example:"billing.internal:443"`
+	Host string `json:"host,omitempty" minLength:"1" maxLength:"300" doc:"Host and port, as list-breakers shows them. Absent: every host." example:"billing.internal:443"`
 }
 
 // maxHost is the longest name of a breaker, in bytes: a host, a port and a path.

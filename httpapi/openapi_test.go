@@ -244,7 +244,7 @@ func checkOperation(t *testing.T, at string, op map[string]any, ids map[string]b
 	if !good {
 		t.Errorf("%s: no answer of success", at)
 	}
-	bodiless := []string{"cancel-run", "complete-run", "create-signing-secret", "cancel-operation", "restore-version"}
+	bodiless := []string{"retry-set-aside", "cancel-run", "complete-run", "create-signing-secret", "cancel-operation", "restore-version"}
 	if strings.HasPrefix(at, "p") && !slices.Contains(bodiless, id) && op["requestBody"] == nil {
 		t.Errorf("%s: no body", at)
 	}

@@ -30,7 +30,8 @@ func TestAStepReadsResultsThatWereLeftOut(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		if r.Header.Get("Punctual-Step") != "join" {
 			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintf(w, `{"result":%q}`, strings.Repeat(r.Header.Get("Punctual-Step"), 60<<10-2))
+			bytes := map[bool]int{true: 61<<10 - 2, false: 60<<10 - 2}[r.Header.Get("Punctual-Step") == "a"]
+			fmt.Fprintf(w, `{"result":%q}`, strings.Repeat(r.Header.Get("Punctual-Step"), bytes))
 			return
 		}
 		var sent struct {
@@ -59,7 +60,7 @@ func TestAStepReadsResultsThatWereLeftOut(t *testing.T) {
 	if want := "/v1/runs/" + join.run + "/results/a"; join.href != want {
 		t.Fatalf("the result is at %s, want %s", join.href, want)
 	}
-	s.do("GET", join.href, "", join.token).want(200).shows(`{"result":"` + strings.Repeat("a", 60<<10-2) + `"}`)
+	s.do("GET", join.href, "", join.token).want(200).shows(`{"result":"` + strings.Repeat("a", 61<<10-2) + `"}`)
 	s.do("GET", "/v1/runs/"+join.run+"/results/none", "", join.token).code(problem.CodeNotFound)
 	s.do("GET", "/v1/runs/"+join.run+"/results/join", "", join.token).code(problem.CodeNotFound)
 	s.do("GET", join.href, "").code(problem.CodeRunToken)

@@ -50,7 +50,7 @@ func (s *service) settle() belongings {
 	event := s.do("POST", "/v1/events/alpha.event", `{"body":{"alpha":1}}`).want(202).fields()
 	b["event"], b["name"] = []string{event["id"].(string)}, []string{"alpha.event"}
 	b["tenant"] = []string{"alpha"}
-	b["kind"], b["item"] = []string{"run"}, b["run"]
+	b["item"] = b["run"]
 	notice := uuid.NewString()
 	s.exec(`
 		WITH line AS (
@@ -199,6 +199,9 @@ func trespass(t *testing.T, beta *service, own string, role auth.Role, r route, 
 	r.path = strings.Replace(r.path, "{key}", "alpha", 1) // of the dated run that settle writes
 	r.path = strings.Replace(r.path, "{schema}", "alpha", 1)
 	r.path = strings.Replace(r.path, "{step}", "alpha", 1)
+	if strings.Contains(r.path, "{kind}") {
+		r.path, r.parameters = strings.Replace(r.path, "{kind}", "run", 1), []string{"item"}
+	}
 	if r.id == "get-event" {
 		r.path, r.parameters = strings.Replace(r.path, "{name}", "alpha.event", 1), []string{"event"}
 	}

@@ -3744,6 +3744,7 @@ WHERE s.step ->> 'name' <> ALL (n.begun);
 COMMENT ON VIEW   punctual.waiting_steps IS
     'The steps of running workflows that have no run yet, because they wait for others.';
 COMMENT ON COLUMN punctual.waiting_steps.workflow_run IS 'The run of the workflow.';
+COMMENT ON COLUMN punctual.waiting_steps.scheduled_for IS 'The slot of the workflow''s run, or when it was asked for.';
 COMMENT ON COLUMN punctual.waiting_steps.step IS 'Name of the step.';
 COMMENT ON COLUMN punctual.waiting_steps.waits_for IS
     'The steps that it depends on and that have not ended; empty: it begins, or is skipped, within a moment.';

@@ -114,7 +114,7 @@ var (
 			"because the read failed there (failed) or the standby could not be used (unusable).",
 		"answer")
 	asideDesc = newDesc("punctual_set_aside",
-		"Items that fail by themselves and were set aside so that all others go on, by their kind.",
+		"Items that fail by themselves and were set aside, so that they keep nothing else waiting; by their kind.",
 		"kind")
 	takenBackDesc = newDesc("punctual_lost_outcomes_total",
 		"Runs that had not ended and that no replica had, because the database had lost what it had acknowledged. "+

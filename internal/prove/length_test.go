@@ -13,8 +13,8 @@ var tableRow = regexp.MustCompile(`(?m)^\|.*$`)
 func TestPagesStayShort(t *testing.T) {
 	t.Parallel()
 	for pattern, most := range map[string]int{
-		"production.md": 900, "runbooks.md": 1700, "repair.md": 1000, "notices.md": 600, "guarantees.md": 1200,
-		"quickstart.md": 500, "sql-transactions.md": 450, "concepts.md": 700, "schedules.md": 1000, "receiving.md": 1200, "migrate.md": 900,
+		"production.md": 900, "runbooks.md": 1900, "repair.md": 1000, "notices.md": 600, "guarantees.md": 1200,
+		"quickstart.md": 500, "sql-transactions.md": 560, "concepts.md": 700, "schedules.md": 1100, "receiving.md": 1200, "migrate.md": 900,
 		"compare.md": 400, "faq.md": 400, "upgrading.md": 450, "performance.md": 900, "security/*.md": 650, "internals/*.md": 800,
 	} {
 		pages, err := filepath.Glob(filepath.Join("../../docs", pattern))

@@ -222,7 +222,7 @@ func TestAnAnswerCarriesTheResultOfItsRun(t *testing.T) {
 		{"none", json(`{"a":{"result":1}}`), "", ""},
 		{"other-case", json(`{"Result":1}`), "", ""},
 		{"list", json(`["result"]`), "", ""},
-		{"other-type", "type=text/plain&answer=" + url.QueryEscape(`{"result":1}`), "", ""},
+		{"other-type", "type=text/plain&answer=" + url.QueryEscape(`{"result":1}`), "1", ""},
 		{"not-json", json(`{"result":1`), "", "not JSON"},
 		{"nul", json(`{"result":"\u0000"}`), "", "UTF-8"},
 		{"deep", json(`{"result":` + strings.Repeat("[", 65) + strings.Repeat("]", 65) + `}`), "", "deeper than 64"},

@@ -95,7 +95,7 @@ func (a *Aside) Put(ctx context.Context, item Item, reason error) bool {
 	a.learn(item.Kind, append(slices.Clone(a.known[item.Kind]), item.ID), append(slices.Clone(a.resting[item.Kind]), item.ID))
 	a.mu.Unlock()
 	if tries == 1 {
-		a.log.Error("an item fails alone; it is set aside so that all others go on, and tried again by itself",
+		a.log.Error("an item fails alone; it is set aside, keeps nothing else waiting, and is tried again by itself",
 			"kind", string(item.Kind), "item", item.ID, "job", item.Job, "reason", reason)
 	}
 	return true

@@ -222,7 +222,9 @@ func (s *Claims) Finish(
 		return write(ctx, part, nil, nil)
 	})
 	for _, f := range failed {
-		s.setAside(ctx, f.Item, f.Err)
+		if !s.setAside(ctx, f.Item, f.Err) {
+			return 0, f.Err // all are kept, and written again
+		}
 		left.Failing[f.Item.RunID] = f.Err
 	}
 	switch {

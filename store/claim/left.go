@@ -47,9 +47,9 @@ func (l *left) free(released []uuid.UUID, outcomes []domain.Outcome) (free []uui
 	return free
 }
 
-// setAside sets an outcome aside that cannot be written.
-func (s *Claims) setAside(ctx context.Context, o domain.Outcome, err error) {
-	s.aside.Put(ctx, aside.Item{Kind: aside.Outcome, ID: o.RunID, Job: o.Job.ID, Tenant: o.Job.Tenant}, err)
+// setAside sets an outcome aside that cannot be written. It reports whether it is set aside.
+func (s *Claims) setAside(ctx context.Context, o domain.Outcome, err error) bool {
+	return s.putAside(ctx, aside.Item{Kind: aside.Outcome, ID: o.RunID, Job: o.Job.ID, Tenant: o.Job.Tenant}, err)
 }
 
 func runOf(o domain.Outcome) uuid.UUID { return o.RunID }

@@ -166,6 +166,9 @@ func (s *Claims) endApart(
 		n, left = n+written, append(left, kept...)
 		return err
 	})
+	if len(failed) > 0 && !s.isSound(ctx) {
+		return n, left, failed[0].Err
+	}
 	for _, f := range failed {
 		s.aside.PutRun(ctx, aside.Outcome, f.Item, f.Err)
 	}

@@ -147,8 +147,9 @@ func (s *Claims) blame(ctx context.Context, v *sieve, p taking, locked []item, e
 		s.slowness.found()
 		v.drop(p, false)
 		return false
-	default:
-		s.aside.Put(ctx, aside.Item{Kind: v.kind, ID: ids[0], Job: locked[0].job, Tenant: locked[0].tenant}, err)
+	case !s.putAside(ctx, aside.Item{Kind: v.kind, ID: ids[0], Job: locked[0].job, Tenant: locked[0].tenant}, err):
+		v.drop(p, false)
+		return false
 	}
 	if p.only == nil {
 		return true

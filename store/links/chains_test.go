@@ -542,7 +542,7 @@ func TestVerifyFindsEndsThatTriggeredTooLittleOrTooMuch(t *testing.T) {
 	c.Create("report")
 	c.Create("load", Then("report"))
 	first, second := c.Begun("load"), c.Begun("load")
-	c.Finish(Succeeded(first), Ended(second, domain.Bury))
+	c.Finish(Succeeded(first), Buried(second))
 	found := func(want ...string) {
 		t.Helper()
 		var got []string

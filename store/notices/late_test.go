@@ -29,7 +29,10 @@ func TestAnOutcomeThatIsWrittenLateDoesNotTurnAJob(t *testing.T) {
 			c.WantCount(n, "notices of "+string(e), `SELECT count(*) FROM punctual.notices WHERE event = $1`, e)
 		}
 	}
-	endedAt := func(o domain.Outcome, at time.Time) domain.Outcome { o.FinishedAt = at; return o }
+	endedAt := func(o domain.Outcome, at time.Time) domain.Outcome {
+		o.StartedAt, o.FinishedAt = at.Add(-time.Second), at
+		return o
+	}
 	t.Run("a failure, after a later success", func(t *testing.T) {
 		c, first, second := begin(t)
 		c.Finish(endedAt(Succeeded(second), c.Clock()))

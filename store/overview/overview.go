@@ -18,7 +18,7 @@ type Figures struct {
 	Events      Pending          `json:"events" doc:"Events that have not come to all their subscribers."`
 	DeadLetters OpenLetters      `json:"dead_letters" doc:"Runs that exhausted their attempts, until they are replayed or resolved."`
 	Failing     Failing          `json:"failing" doc:"Jobs that fail: an open dead letter, or a run that is retried, is newer than the last success."`
-	SetAside    int              `json:"set_aside" maximum:"1000" doc:"Items that fail by themselves and were set aside, so that all others go on. GET /v1/set-aside lists them with their reasons. 1000: 1,000 or more." example:"0"`
+	SetAside    int              `json:"set_aside" maximum:"1000" doc:"Items that fail by themselves and were set aside, so that they keep nothing else waiting. GET /v1/set-aside lists them with their reasons. 1000: 1,000 or more." example:"0"`
 	Archive     *archive.Backlog `json:"archive" doc:"The days of runs that wait to be archived before they are dropped, of all tenants. Null: days are not archived."`
 	Day         DayOfRuns        `json:"last_24h" doc:"The results of the runs of the last 24 hours: of the present hour and the 23 before it."`
 }
