@@ -29,7 +29,8 @@ INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, vers
 INSERT INTO punctual.runs
 	(id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, attempt, status, trigger, fence)
 	SELECT (lpad(to_hex(extract(epoch FROM slot)::bigint * 1000), 12, '0') || '80008000000000000000')::uuid,
-	    '019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11', slot, slot, now(), 1, 1, 5, 1, 'succeeded', 'schedule', nextval('punctual.fences')
+	    '019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11', slot, slot, now(), 1, 1, 5, 1, 'succeeded', 'schedule',
+	    nextval('punctual.fences')
 	FROM generate_series(
 	    date_trunc('hour', now()) - interval '26 hours', date_trunc('hour', now()), interval '1 hour') slot
 	WHERE slot > now() - interval '25 hours';`

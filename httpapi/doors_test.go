@@ -65,10 +65,14 @@ func payloads() map[string]string {
 // doors are the ways in for a caller's data: a request of the API, and a call of a function of a grant.
 var doors = []struct{ name, path, body, call string }{
 	{"trigger", "/v1/jobs/n/trigger", `{"body":%s}`, `shop_jobs.trigger('n', $1::text::json)`},
-	{"dated run", "/v1/jobs/n/trigger", `{"delay":"1h","key":"k","body":%s}`,
-		`shop_jobs.run_in('n', '1 h', $1::text::json, expires_after => '1 h')`},
-	{"batch", "/v1/jobs/n/trigger/batch", `{"items":[{"body":%s}]}`,
-		`(SELECT run FROM shop_jobs.run_many(('[{"job": "n", "body": ' || $1::text || '}]')::json))`},
+	{
+		"dated run", "/v1/jobs/n/trigger", `{"delay":"1h","key":"k","body":%s}`,
+		`shop_jobs.run_in('n', '1 h', $1::text::json, expires_after => '1 h')`,
+	},
+	{
+		"batch", "/v1/jobs/n/trigger/batch", `{"items":[{"body":%s}]}`,
+		`(SELECT run FROM shop_jobs.run_many(('[{"job": "n", "body": ' || $1::text || '}]')::json))`,
+	},
 	{"event", "/v1/events/e", `{"body":%s}`, `shop_jobs.emit('e', $1::text::json)`},
 	{"result", "/v1/runs/%s/complete", `{"result":%s}`, `shop_jobs.complete(gen_random_uuid(), 1, $1::text::json)`},
 }

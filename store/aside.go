@@ -12,8 +12,8 @@ import (
 	"punctual/store/pg"
 )
 
-// tryAside tries again, each by itself, what claims and finishes have set aside. What fails again stays aside, and keeps
-// nothing else from being tried.
+// tryAside tries again, each by itself, what claims and finishes have set aside. What fails again stays aside, and
+// keeps nothing else from being tried.
 func (s *Store) tryAside(ctx context.Context) (left bool, err error) {
 	items, err := s.Aside.Due(ctx)
 	if err != nil {

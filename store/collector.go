@@ -15,9 +15,10 @@ import (
 	"punctual/store/history"
 )
 
-// Collector exports the connection pools, the depths of the queues, the freezes, the next expiries of keys, the events
-// on their way, the jobs whose slots are skipped or that run twice at once, the partitions ahead and the days to archive to Prometheus.
-// All but the pools are read from the database at each scrape, within a second, and are absent when that fails.
+// Collector exports the connection pools, the depths of the queues, the freezes, the next expiries of keys, the
+// events on their way, the jobs whose slots are skipped or that run twice at once, the partitions ahead and the days
+// to archive to Prometheus. All but the pools are read from the database at each scrape, within a second, and are
+// absent when that fails.
 type Collector struct {
 	Store       *Store
 	Punctuality func() map[int32]scheduler.Punctual // of this replica

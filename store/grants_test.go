@@ -618,8 +618,10 @@ func TestTheRevokedCannotKeepTheirGrant(t *testing.T) {
 			left, err := take()
 			Must(t, err)
 			all := strings.Join(left, "\n")
-			for _, part := range []string{"function shop_jobs.emit(text,json): default value for column x of table pg_temp",
-				"schema shop_jobs: ", "table shop_jobs.others"} {
+			for _, part := range []string{
+				"function shop_jobs.emit(text,json): default value for column x of table pg_temp",
+				"schema shop_jobs: ", "table shop_jobs.others",
+			} {
 				if !strings.Contains(all, part) {
 					t.Errorf("it does not say that %q is left, but %q", part, left)
 				}

@@ -176,7 +176,7 @@ const (
 	Replicas = Call[Query, httpapi.ReplicaList]("GET /v1/replicas")
 	// Breakers lists the hosts whose runs are held back.
 	Breakers = Call[Query, httpapi.BreakerList]("GET /v1/breakers")
-	// ResetBreakers resets the breakers of the host that the body names; of every host if it is empty.
+	// ResetBreakers resets the breakers of the host that the body names; of every host if it names none.
 	ResetBreakers = Call[map[string]string, httpapi.BreakersReset]("POST /v1/breakers/reset")
 	// SetAside lists what fails by itself and was set aside.
 	SetAside = Call[Query, httpapi.AsideList]("GET /v1/set-aside")

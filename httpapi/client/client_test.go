@@ -129,7 +129,7 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	noJobs.DryRun = true
 	must[httpapi.Matched](t)(CountJobs.Do(ctx, c, noJobs, string(jobs.DeleteMany)))
 	must[httpapi.BreakersReset](t)(ResetBreakers.Do(ctx, c, map[string]string{"host": "example.com:80"}))
-	must[httpapi.BreakersReset](t)(ResetBreakers.Do(ctx, c, map[string]string{"host": ""}))
+	must[httpapi.BreakersReset](t)(ResetBreakers.Do(ctx, c, map[string]string{}))
 	past := time.Now().Add(-time.Minute)
 	must[httpapi.BackfillCount](t)(CountBackfill.Do(ctx, c, httpapi.BackfillInput{
 		From: Instant(past.Add(-time.Hour)), To: Instant(past), DryRun: true,

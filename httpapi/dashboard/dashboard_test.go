@@ -500,7 +500,7 @@ func TestARunIsMadeAgainWithChanges(t *testing.T) {
 	sound(b.get(run).want(200).shows(`name="headers"`, `name="body"`, `name="same_key"`)).hides("<details class=\"menu\" open>")
 	p := b.post(run+"/rerun", "headers", "X-Kept: yes\nConnection: close\nHost: x", "body", "{{nobody}}", "same_key", "1").want(422)
 	sound(p).shows("Not made again.", `<details class="menu" open>`, `id="headers-fault">Connection: `, "; Host: ",
-		`id="body-fault">`, "X-Kept: yes\nConnection: close", ">{{nobody}}</textarea>", `value="1" checked`,
+		"X-Kept: yes\nConnection: close", ">{{nobody}}</textarea>", `value="1" checked`,
 		`data-from="`+run+`"`)
 	again := b.post(run+"/rerun", "headers", "X-Kept: yes", "body", `{"b":2}`, "same_key", "1").want(303).to()
 	b.get(again).want(200).shows("The run was made again.", `<tr><th scope="row">X-Kept</th><td>yes</td></tr>`,

@@ -46,6 +46,10 @@ func (v *visit) replicas() ([]fleet.Replica, error) {
 }
 
 func (v *visit) resetBreakers() error {
-	_, err := call(v, client.ResetBreakers, map[string]string{"host": v.field("host")})
+	body := map[string]string{}
+	if host := v.field("host"); host != "" {
+		body["host"] = host
+	}
+	_, err := call(v, client.ResetBreakers, body)
 	return v.done(err, "/queues", "The breakers are being reset.")
 }

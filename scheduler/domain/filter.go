@@ -64,7 +64,8 @@ func (f EventFilter) Matcher() Matcher {
 	return m
 }
 
-// EventFields are the top-level fields of an event's body, which many filters look at. A body that is no object has none.
+// EventFields are the top-level fields of an event's body, which many filters look at. A body that is no object has
+// none.
 type EventFields map[string]json.RawMessage
 
 // FieldsOf reads the body of an event: once, however many filters there are.

@@ -9,13 +9,13 @@ import (
 // MaxBodySecrets bounds the secrets in a body: each may have 64 KiB.
 const MaxBodySecrets = 16
 
-// ofSteps are the members of a step's body that the workflow writes, and ofChains those of a chained run's body that the
-// chain does. They hold what others say.
+// ofSteps are the members of a step's body that the workflow writes, and ofChains those of a chained run's body that
+// the chain does. They hold what others say.
 var ofSteps, ofChains = []string{"input", "steps"}, []string{"upstream"}
 
 // BodySecrets returns the secrets whose values are to stand in the body of an attempt's request, with placeholders
-// filled in. Only a definition asks for secrets. The body of a trigger or an event is data, and so is what a workflow or
-// a chain adds to the job's own body.
+// filled in. Only a definition asks for secrets. The body of a trigger or an event is data, and so is what a workflow
+// or a chain adds to the job's own body.
 func (a Assignment) BodySecrets(body []byte) []placeholder.Secret {
 	var data []string
 	switch {

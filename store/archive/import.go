@@ -260,7 +260,8 @@ ON CONFLICT DO NOTHING`
 const judgeRuns = `
 SELECT format('the run %s %s', r.id, CASE
            WHEN (r.id >= $2 AND r.id < $3) IS NOT TRUE THEN 'is not of the day'
-           WHEN r.finished_at IS NULL OR r.status NOT IN ('succeeded', 'dead', 'skipped', 'cancelled') THEN 'has not ended'
+           WHEN r.finished_at IS NULL OR r.status NOT IN ('succeeded', 'dead', 'skipped', 'cancelled')
+           THEN 'has not ended'
            ELSE 'has a row of another run' END)
 FROM unnest($1::text[]) t, CAST(t AS json) l, json_populate_record(NULL::punctual.runs, l -> 'run') r
 WHERE (r.id >= $2 AND r.id < $3 AND r.finished_at IS NOT NULL

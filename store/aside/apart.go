@@ -9,8 +9,11 @@ import (
 )
 
 // Part is how long work on a part of a batch may take. A part is tried because the whole batch failed, so it must not
-// hold up the others for as long as a whole batch may.
-const Part = time.Second
+// hold up the others for as long as a whole batch may. An item that takes longer alone is tried once more, for Alone.
+const (
+	Part  = time.Second
+	Alone = 5 * time.Second
+)
 
 // Failed is an item that fails alone.
 type Failed[T any] struct {
@@ -33,8 +36,8 @@ func TooSlow(err error) bool {
 }
 
 // Apart has work done on items: on all together if that is possible, or else on parts. It returns the items that fail
-// alone. With an error the work on some of the items was not done, and is to be done later: the database cannot be used.
-// If nothing at all is done in time, that is an error, too: then the machine is slow, and no item is at fault.
+// alone. With an error the work on some of the items was not done, and is to be done later: the database cannot be
+// used. If nothing at all is done in time, that is an error, too: then the machine is slow, and no item is at fault.
 //
 // Work must be idempotent, as a part is done again of which it is not known whether it was committed.
 func Apart[T any](
@@ -54,7 +57,11 @@ func Apart[T any](
 	for parts := Halves(items); len(parts) > 0; {
 		part := parts[0]
 		parts = parts[1:]
-		switch err := briefly(ctx, part, work); {
+		err := within(ctx, Part, part, work)
+		if len(part) == 1 && Blames(ctx, err) && TooSlow(err) {
+			err = within(ctx, Alone, part, work) // a slow machine is not its fault
+		}
+		switch {
 		case err == nil:
 			done = true
 		case !Blames(ctx, err):
@@ -81,8 +88,10 @@ func Halves[T any](items []T) [][]T {
 	return [][]T{items[:middle:middle], items[middle:]}
 }
 
-func briefly[T any](ctx context.Context, part []T, work func(ctx context.Context, items []T) error) error {
-	ctx, cancel := context.WithTimeout(ctx, Part)
+func within[T any](
+	ctx context.Context, limit time.Duration, part []T, work func(ctx context.Context, items []T) error,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return work(ctx, part)
 }

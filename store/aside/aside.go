@@ -92,7 +92,8 @@ func (a *Aside) Put(ctx context.Context, item Item, reason error) bool {
 		return false
 	}
 	a.mu.Lock()
-	a.learn(item.Kind, append(slices.Clone(a.known[item.Kind]), item.ID), append(slices.Clone(a.resting[item.Kind]), item.ID))
+	a.learn(item.Kind, append(slices.Clone(a.known[item.Kind]), item.ID),
+		append(slices.Clone(a.resting[item.Kind]), item.ID))
 	a.mu.Unlock()
 	if tries == 1 {
 		a.log.Error("an item fails alone; it is set aside, keeps nothing else waiting, and is tried again by itself",
@@ -167,8 +168,8 @@ func (a *Aside) Learn(text *string) {
 	}
 }
 
-// Each has work done on items of a kind, each identified by the id of its job or of something else, and sets aside those
-// that fail alone. With an error the work on some was not done: see Apart.
+// Each has work done on items of a kind, each identified by the id of its job or of something else, and sets aside
+// those that fail alone. With an error the work on some was not done: see Apart.
 func (a *Aside) Each(
 	ctx context.Context, kind Kind, ids []uuid.UUID, work func(ctx context.Context, ids []uuid.UUID) error,
 ) error {

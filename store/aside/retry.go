@@ -19,8 +19,8 @@ const ofClaims = `kind IN ('slot', 'run', 'outcome')`
 // AnyDue is SQL that is true if something is to be tried again by itself.
 const AnyDue = `EXISTS (SELECT FROM punctual.set_aside WHERE retry_at <= now() AND ` + ofClaims + `)`
 
-// takeDue takes items that are to be tried again, so that no other replica does so too. Their next try comes after twice
-// the pause.
+// takeDue takes items that are to be tried again, so that no other replica does so too. Their next try comes after
+// twice the pause.
 const takeDue = `
 UPDATE punctual.set_aside s
 SET tried_at = now(), retry_at = now() + least($1::interval * 2 ^ least(s.tries, 20), $2::interval)

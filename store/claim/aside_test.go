@@ -171,6 +171,6 @@ func leftOf(c Replica, outcomes []domain.Outcome, lease uuid.UUID) (left schedul
 func retryNow(c Replica) {
 	c.T.Helper()
 	c.Exec(`UPDATE punctual.set_aside SET retry_at = now()`)
-	_, err := c.Fixture.Chore(context.WithoutCancel(c.T.Context()), "set-aside")
+	_, err := c.Chore(context.WithoutCancel(c.T.Context()), "set-aside")
 	c.Must(err)
 }

@@ -84,7 +84,8 @@ type Rooms struct {
 func New(r Rooms, o Options) *Claims {
 	s := &Claims{
 		db: r.DB, days: r.Days, freezes: r.Freezes, definitions: r.Definitions, followers: r.Followers, options: o,
-		aside: r.Aside, sieves: sieves{due: sieve{kind: aside.Slot}, ready: sieve{kind: aside.Run}, silent: sieve{kind: aside.Run}},
+		aside:  r.Aside,
+		sieves: sieves{sieve{kind: aside.Slot}, sieve{kind: aside.Run}, sieve{kind: aside.Run}},
 	}
 	s.db.Prepare(func(ctx context.Context, conn pg.Querier) error {
 		if !s.guarding.Load() {

@@ -284,8 +284,8 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 			var headers []byte
 			if err := rows.Scan(append([]any{
 				&w.RunID, &w.key.Job, &w.key.Version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt,
-				&w.CausedBy, &w.Event, &w.EventBody, &headers, &w.Body, &w.Template, &w.WebhookID, &w.IdempotencyKey, &w.ExpiresAfter,
-				&w.Step, &w.Workflow, &w.TraceParent,
+				&w.CausedBy, &w.Event, &w.EventBody, &headers, &w.Body, &w.Template, &w.WebhookID, &w.IdempotencyKey,
+				&w.ExpiresAfter, &w.Step, &w.Workflow, &w.TraceParent,
 				&w.overdue, &w.AcceptedAt, &w.Fence, &w.started, &w.losses, &w.deleted, &w.fresh, &w.unsent,
 			}, w.kept.Into()...)...); err != nil {
 				return err

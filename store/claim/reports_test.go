@@ -180,9 +180,8 @@ func TestARunSucceedsIfAndOnlyIfTheWorkCommits(t *testing.T) {
 	}
 }
 
-// A target whose replica was killed may have done the work after the run was taken over, or in time.
-// Postgres keeps what Go does not read. The functions of a grant refuse it now; what is there all the same, is judged by
-// itself.
+// A target whose replica was killed may have done the work after the run was taken over, or in time. Postgres keeps
+// what Go does not read. The functions of a grant refuse it now; what is there all the same, is judged by itself.
 func TestAResultThatCannotBeReadHoldsUpNoOtherRun(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(c reporter, runs []domain.Assignment){

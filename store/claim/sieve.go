@@ -14,17 +14,16 @@ import (
 // taking says which items a claim takes. Only is a part of a batch that has failed; nil: whatever is due, except not.
 type taking struct{ only, not []uuid.UUID }
 
-// sieve finds the items that make claims fail. A batch that has failed is claimed once more, then by halves, and an item
-// that fails alone is set aside. The parts are claimed one by one, and in turn with everything else that is due, so a
-// failing batch delays nothing that is not in it. One lease has the runs of one transaction: so a claim returns after
-// the first part that does not fail. Safe for concurrent use.
+// sieve finds the items that make claims fail. A batch that has failed is claimed once more, then by halves, and an
+// item that fails alone is set aside. The parts are claimed one by one, and in turn with everything else that is due,
+// so a failing batch delays nothing that is not in it. One lease has the runs of one transaction: so a claim returns
+// after the first part that does not fail. Safe for concurrent use.
 type sieve struct {
 	kind aside.Kind
 
 	mu     sync.Mutex
 	parts  [][]uuid.UUID // to be claimed, each by itself
 	hand   [][]uuid.UUID // parts that are being claimed
-	batch  int           // how many parts of the failed batches there are that were not claimed yet
 	done   bool          // one of them was claimed without failing
 	others bool          // the last claim was of a part: the next is of everything else
 }
@@ -88,8 +87,8 @@ func (v *sieve) drop(p taking, done bool) {
 	}
 }
 
-// through claims by a sieve: until a claim does not fail, or fails by no item's fault. A claim returns the items that it
-// has locked, and whether it is to be made again by the caller because nobody knows whether it was committed.
+// through claims by a sieve: until a claim does not fail, or fails by no item's fault. A claim returns the items that
+// it has locked, and whether it is to be made again by the caller because nobody knows whether it was committed.
 func (s *Claims) through(
 	ctx context.Context, v *sieve, claim func(ctx context.Context, of taking) (locked []item, settled int, err error),
 ) (left bool, err error) {

@@ -67,8 +67,9 @@ func (s *Events) FanOut(ctx context.Context) (wait time.Duration, left bool, err
 	return wait, left, pg.Wrap("fanning events out", err)
 }
 
-// fanOut makes a batch of an event's runs. The event's body is read and parsed before the transaction, and once for all
-// filters: Postgres ends a transaction that is silent for seconds. taken is false if another replica works on the event.
+// fanOut makes a batch of an event's runs. The event's body is read and parsed before the transaction, and once for
+// all filters: Postgres ends a transaction that is silent for seconds. taken is false if another replica works on the
+// event.
 func (s *Events) fanOut(ctx context.Context, id uuid.UUID) (wait time.Duration, taken bool, err error) {
 	f := fanOut{events: s, id: id}
 	if taken, err = f.read(ctx); err != nil || !taken {
@@ -206,8 +207,8 @@ func (f *fanOut) decide(ctx context.Context, tx *pg.Tx) error {
 	return nil
 }
 
-// split leaves as many of those that were passed over before as one batch may come to. It keeps the others back, and first
-// of all those that fail alone.
+// split leaves as many of those that were passed over before as one batch may come to. It keeps the others back, and
+// first of all those that fail alone.
 func (f *fanOut) split() {
 	fit := func(job uuid.UUID) bool { return !slices.Contains(f.past, job) }
 	all := f.behind

@@ -85,8 +85,8 @@ func (s *Jobs) FitDated(ctx context.Context) (wait time.Duration, left bool, err
 	return 0, left, nil
 }
 
-// sweptAfter is how long after the delete of a job the sweep looks for its dated runs. Those that are committed later are
-// found when they are due, or when the job is to be purged.
+// sweptAfter is how long after the delete of a job the sweep looks for its dated runs. Those that are committed later
+// are found when they are due, or when the job is to be purged.
 const sweptAfter = "10 minutes"
 
 const sweepDated = `
@@ -105,8 +105,9 @@ JOIN punctual.schedules s ON s.job_id = d.job_id AND s.lane <> d.lane
 ORDER BY 1
 ON CONFLICT (job_id) DO NOTHING`
 
-// SweepDated notes the jobs that were deleted lately and have dated runs, and those with overdue ones in a queue that the
-// job has left, which nobody may serve: a caller's transaction locks no job, and may commit after the delete or the edit.
+// SweepDated notes the jobs that were deleted lately and have dated runs, and those with overdue ones in a queue that
+// the job has left, which nobody may serve: a caller's transaction locks no job, and may commit after the delete or
+// the edit.
 func (s *Jobs) SweepDated(ctx context.Context) (found int, left bool, err error) {
 	found, err = pg.Do(ctx, s.db.Chores.For(pg.Everybody), func(tx *pg.Tx) (int, error) {
 		done, err := tx.Exec(ctx, sweepDated)

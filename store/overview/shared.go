@@ -24,7 +24,8 @@ type seen struct {
 // SetAge sets how old a shared board may be. At first, only those who look at the same time share one.
 func (b *Board) SetAge(age time.Duration) { b.age = age }
 
-// Shared returns the overview of a tenant as it was no longer ago than the set age. All callers of a replica share one read.
+// Shared returns the overview of a tenant as it was no longer ago than the set age. All callers of a replica share
+// one read.
 func (b *Board) Shared(ctx context.Context, tenant int32) (Figures, error) {
 	if last, known := b.seen.Load(tenant); known && time.Since(last.(seen).begun) < b.age {
 		return last.(seen).Figures, nil

@@ -18,9 +18,9 @@ const ForgetBatch = 1000
 const mostStuck = 100
 
 // ForgetOld deletes the rows of a table in which the column instant is older than age, oldest first. A deleted row
-// stays in the column's index as long as an old snapshot sees it. So each batch starts behind the one before. A row that
-// cannot be deleted keeps no other: a batch that fails is made smaller, and passes over the row that fails alone. The
-// error is then that row's.
+// stays in the column's index as long as an old snapshot sees it. So each batch starts behind the one before. A row
+// that cannot be deleted keeps no other: a batch that fails is made smaller, and passes over the row that fails
+// alone. The error is then that row's.
 func ForgetOld(
 	ctx context.Context, p *Pool, table, instant string, key []string, age time.Duration,
 ) (int, bool, error) {
