@@ -142,6 +142,7 @@ func (h *held) swallowed(ctx context.Context, tx *pg.Tx) (*runs.SkippedRange, er
 		return false, pg.Each3(pg.Query(ctx, q, `
 			SELECT r.skipped_first, r.skipped_last, coalesce(r.skipped_count, 0) FROM punctual.runs r
 			WHERE r.job_id = $1 AND r.reason = 'paused' AND r.created_at >= $2 AND `+w.On(`r.id`)+`
+			  AND r.skipped_first IS NOT NULL -- those of events and chains stand for no slots
 			ORDER BY r.id`, h.ID, *h.paused), all.skip)
 	})
 	return all.slots(), pg.Wrap("reading what the pause of job "+h.ID.String()+" swallowed", err)
