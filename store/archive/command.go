@@ -39,7 +39,13 @@ func CheckCommand(command string) error {
 	if err == nil && days == 0 {
 		err = errors.New("must contain %d, the day: else each day overwrites the one before")
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	if _, err := exec.LookPath("sh"); err != nil {
+		return errors.New("needs a shell, and there is no sh in PATH, as in the published image: use an image that has one")
+	}
+	return nil
 }
 
 // expand fills in the day. days is how often it stands in the command.
@@ -104,10 +110,14 @@ func (a *Archives) pipe(ctx context.Context, command string, write func(io.Write
 	return err
 }
 
-// environment is what the command gets: everything but Punctual's own settings.
+// withheld are the beginnings of variables that the command does not get: Punctual's own settings, and those of the
+// libraries that it stands on. Both have secrets, such as PGPASSWORD and the headers for a collector of traces.
+var withheld = []string{"PUNCTUAL_", "DATABASE_URL=", "PG", "OTEL_"}
+
+// environment is what the command gets: everything but what is withheld.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
-		return strings.HasPrefix(variable, "PUNCTUAL_") || strings.HasPrefix(variable, "DATABASE_URL=")
+		return slices.ContainsFunc(withheld, func(beginning string) bool { return strings.HasPrefix(variable, beginning) })
 	})
 }
 

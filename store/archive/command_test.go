@@ -73,3 +73,24 @@ func TestACommandNamesTheDay(t *testing.T) {
 		t.Errorf("%q, %d, %v", text, n, err)
 	}
 }
+
+func TestACommandGetsNoSecretsOfPunctual(t *testing.T) {
+	for _, name := range []string{"PUNCTUAL_MASTER_KEY", "DATABASE_URL", "PGPASSWORD", "OTEL_EXPORTER_OTLP_HEADERS"} {
+		t.Setenv(name, "secret")
+	}
+	t.Setenv("AWS_PROFILE", "archive")
+	got := strings.Join(environment(), "\n")
+	if strings.Contains(got, "secret") || !strings.Contains(got, "AWS_PROFILE=archive") {
+		t.Errorf("the command gets\n%s", got)
+	}
+}
+
+func TestACommandNeedsAShell(t *testing.T) {
+	if err := CheckCommand("cat >%d"); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if err := CheckCommand("cat >%d"); err == nil || !strings.Contains(err.Error(), "no sh in PATH") {
+		t.Errorf("without a shell: %v", err)
+	}
+}
