@@ -181,11 +181,12 @@ func TestThePlanOfAClaimDoesNotDependOnItsArguments(t *testing.T) {
 	} {
 		for _, form.claim.Work = range []domain.Work{domain.WorkReady, domain.WorkOrdered, domain.WorkDue} {
 			sql, _ := claim.Locking(form.claim)
+			arguments := form.arguments + `, '{NULL}'`
 			if form.claim.Work == domain.WorkDue {
-				form.arguments += `, false`
+				arguments = form.arguments + `, false`
 			}
-			lasting := cost(sql, form.arguments, "force_generic_plan")
-			if atHand := cost(sql, form.arguments, "force_custom_plan"); lasting != atHand {
+			lasting := cost(sql, arguments, "force_generic_plan")
+			if atHand := cost(sql, arguments, "force_custom_plan"); lasting != atHand {
 				t.Errorf("a claim of work of kind %d %s: a lasting plan costs %.2f, one for its arguments %.2f",
 					form.claim.Work, form.name, lasting, atHand)
 			}

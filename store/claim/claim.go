@@ -56,8 +56,8 @@ func (s *Claims) onConn(ctx context.Context, pool *pg.Pool, work func(conn *pgx.
 
 // selectNextDue finds the next due time of each kind of work, in that kind's queues: slots ($1), runs that wait ($2)
 // and ordered runs ($4). It also reports whether there are late slots ($3). With $5 it ignores what is due already. It
-// passes over jobs ($6) and runs ($7) that are set aside. What is set aside, and an array of the chores of Soon that
-// have work, follow.
+// passes over jobs ($6) and runs ($7) that are set aside. It begins with runs at a bound in each queue ($8 and $9), and
+// returns the oldest run of each. What is set aside, and an array of the chores of Soon that have work, follow.
 const selectNextDue = `
 SELECT now(),
     (SELECT min(n.due) FROM unnest((SELECT $1::smallint[])) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
@@ -65,16 +65,19 @@ SELECT now(),
         WHERE lane = (q * 4 + p)::smallint AND enabled AND job_id <> ALL((SELECT $6::uuid[])::uuid[])
           AND next_run_at > now() - CASE WHEN $5 THEN interval '0' ELSE interval '5 s' END
         ORDER BY next_run_at LIMIT 1) n),
-    (SELECT min(n.due) FROM unnest((SELECT $2::smallint[])) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
-        SELECT due_at AS due FROM punctual.waiting
-        WHERE lane = (q * 4 + p)::smallint AND due_at > CASE WHEN $5 THEN now() ELSE '-infinity' END
-          AND run_id <> ALL((SELECT $7::uuid[])::uuid[])
-        ORDER BY due_at LIMIT 1) n),
-    (SELECT min(n.due) FROM unnest((SELECT $4::smallint[])) q CROSS JOIN LATERAL (
-        SELECT due_at AS due FROM punctual.ready
-        WHERE lane = (q * 4 + 3)::smallint AND due_at > CASE WHEN $5 THEN now() ELSE '-infinity' END
-          AND run_id <> ALL((SELECT $7::uuid[])::uuid[])
-        ORDER BY due_at LIMIT 1) n),
+    ARRAY(SELECT (
+        SELECT min(n.due) FROM generate_series(0, 2) p CROSS JOIN LATERAL (
+            SELECT due_at AS due FROM punctual.waiting
+            WHERE lane = (q.queue * 4 + p)::smallint AND run_id <> ALL((SELECT $7::uuid[])::uuid[])
+              AND due_at > CASE WHEN $5 THEN now() ELSE coalesce(q.begin, '-infinity') END
+            ORDER BY due_at LIMIT 1) n)
+        FROM unnest((SELECT $2::smallint[]), (SELECT $8::timestamptz[])) WITH ORDINALITY q(queue, begin, n) ORDER BY n),
+    ARRAY(SELECT (
+        SELECT due_at FROM punctual.ready
+        WHERE lane = (q.queue * 4 + 3)::smallint AND run_id <> ALL((SELECT $7::uuid[])::uuid[])
+          AND due_at > CASE WHEN $5 THEN now() ELSE coalesce(q.begin, '-infinity') END
+        ORDER BY due_at LIMIT 1)
+        FROM unnest((SELECT $4::smallint[]), (SELECT $9::timestamptz[])) WITH ORDINALITY q(queue, begin, n) ORDER BY n),
     (SELECT min(n.due) FROM unnest((SELECT $3::smallint[])) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
         SELECT next_run_at AS due FROM punctual.schedules
         WHERE lane = (q * 4 + p)::smallint AND enabled AND next_run_at <= now() - interval '5 s'
@@ -84,18 +87,25 @@ SELECT now(),
 // NextDue implements scheduler.Store.
 func (s *Claims) NextDue(ctx context.Context, queues scheduler.LookInto, ahead bool) (scheduler.Upcoming, error) {
 	var u scheduler.Upcoming
-	var schedule, ready, ordered *time.Time
+	var schedule *time.Time
+	var ready, ordered []*time.Time // by queue
 	var known *string
 	var soon []string
+	waiting, bulk, began := &s.bounds[domain.WorkReady], &s.bounds[domain.WorkOrdered], time.Now()
 	if err := s.db.Runs.QueryRow(ctx, selectNextDue+s.options.Soon, pg.Prepared{}, queues[domain.WorkDue],
 		queues[domain.WorkReady], queues[domain.WorkLate], queues[domain.WorkOrdered], ahead,
-		s.sieves.due.over(s.aside), s.sieves.ready.over(s.aside)).
+		s.sieves.due.over(s.aside), s.sieves.ready.over(s.aside),
+		waiting.begin(queues[domain.WorkReady], began), bulk.begin(queues[domain.WorkOrdered], began)).
 		Scan(&u.Now, &schedule, &ready, &ordered, &u.Older, &known, &soon); err != nil {
 		return scheduler.Upcoming{}, fmt.Errorf("looking for what is due next: %w", err)
 	}
 	s.aside.Learn(known)
 	s.db.Ask(soon...)
-	u.Schedule, u.Ready, u.Ordered = pg.OrZero(schedule), pg.OrZero(ready), pg.OrZero(ordered)
+	if !ahead {
+		waiting.learn(queues[domain.WorkReady], ready, u.Now, began)
+		bulk.learn(queues[domain.WorkOrdered], ordered, u.Now, began)
+	}
+	u.Schedule, u.Ready, u.Ordered = pg.OrZero(schedule), firstOf(ready), firstOf(ordered)
 	return u, nil
 }
 

@@ -50,6 +50,7 @@ type Claims struct {
 	slowness slowness // timeout of their statements
 	aside    *aside.Aside
 	sieves   sieves
+	bounds   [domain.WorkKinds]bound // of slots there are none: most of their claims look at the last seconds only
 
 	uncompiled atomic.Bool // most of the last claim's definitions were not compiled yet: it is likely of the next one too
 

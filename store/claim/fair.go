@@ -2,7 +2,9 @@ package claim
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -51,26 +53,28 @@ func everyQueue(quotas []admit.Quota) []int16 {
 // hops downwards and reaches each tenant's part of the index at its far end, where the rows of the future are. The
 // near end holds the dead entries of past rows.
 //
-// $1 are the queues, $2 and $3 the first and the last priority, $4 and $5 the window, as in a claim.
+// $1 are the queues, $2 and $3 the first and the last priority, $4 and $5 the window, as in a claim. $6 is where each
+// queue begins, if not at the first entry.
 func contenders(table, due, condition string) string {
 	return strings.NewReplacer("{table}", "punctual."+table, "{due}", due, "{condition}", condition).Replace(`
 WITH RECURSIVE lanes AS (
-    SELECT q.queue, (q.queue * 4 + priority)::smallint AS lane
-    FROM unnest((SELECT $1::smallint[])) AS q(queue) CROSS JOIN generate_series($2::int, $3::int) AS priority),
+    SELECT q.queue, (q.queue * 4 + priority)::smallint AS lane, coalesce(q.begin, '-infinity') AS begin
+    FROM unnest((SELECT $1::smallint[]), (SELECT $6::timestamptz[])) AS q(queue, begin)
+    CROSS JOIN generate_series($2::int, $3::int) AS priority),
 present AS (
-    SELECT l.queue, l.lane, f.tenant FROM lanes l CROSS JOIN LATERAL (
-        SELECT tenant FROM {table} WHERE lane = l.lane{condition}
+    SELECT l.*, f.tenant FROM lanes l CROSS JOIN LATERAL (
+        SELECT tenant FROM {table} WHERE lane = l.lane AND {due} > l.begin{condition}
         ORDER BY tenant DESC, {due} DESC LIMIT 1) f
     UNION ALL
-    SELECT p.queue, p.lane, f.tenant FROM present p CROSS JOIN LATERAL (
-        SELECT tenant FROM {table} WHERE lane = p.lane AND tenant < p.tenant{condition}
+    SELECT p.queue, p.lane, p.begin, f.tenant FROM present p CROSS JOIN LATERAL (
+        SELECT tenant FROM {table} WHERE lane = p.lane AND tenant < p.tenant AND {due} > p.begin{condition}
         ORDER BY tenant DESC, {due} DESC LIMIT 1) f)
 SELECT p.queue, p.tenant, t.weight, min(d.due)
 FROM present p
 CROSS JOIN LATERAL (
     SELECT {due} AS due FROM {table}
     WHERE lane = p.lane AND tenant = p.tenant{condition}
-      AND {due} > coalesce(now() - (SELECT $4::interval), '-infinity')
+      AND {due} > greatest(now() - (SELECT $4::interval), p.begin)
       AND {due} <= now() - (SELECT $5::interval)
     ORDER BY {due} LIMIT 1) d
 JOIN punctual.tenants t ON t.id = p.tenant
@@ -83,23 +87,32 @@ var (
 )
 
 // Contending returns the statement that finds the tenants that wait for a kind of work, and its arguments.
-func Contending(of domain.Work, queues []int16) (sql string, arguments []any) {
+func Contending(of domain.Work, queues []int16, begin []*time.Time) (sql string, arguments []any) {
 	from, until := window(scheduler.Claim{Work: of})
 	switch of {
 	case domain.WorkReady:
-		return readyContenders, []any{pg.Prepared{}, queues, 0, 2, from, until}
+		return readyContenders, []any{pg.Prepared{}, queues, 0, 2, from, until, begin}
 	case domain.WorkOrdered:
-		return readyContenders, []any{pg.Prepared{}, queues, 3, 3, from, until}
+		return readyContenders, []any{pg.Prepared{}, queues, 3, 3, from, until, begin}
 	}
-	return slotContenders, []any{pg.Prepared{}, queues, 0, 2, from, until}
+	return slotContenders, []any{pg.Prepared{}, queues, 0, 2, from, until, begin}
 }
 
 // Contenders implements scheduler.Store.
 func (s *Claims) Contenders(ctx context.Context, of domain.Work, queues []int16) ([]admit.Contender, error) {
 	var found []admit.Contender
+	var now time.Time
 	var b pgx.Batch
 	b.Queue(pg.ByIndex, pg.Prepared{}) // without lastingPlan: with 1,000 tenants that one costs a fifth more for every run
-	sql, arguments := Contending(of, queues)
+	began := time.Now()
+	sql, arguments := Contending(of, queues, s.bounds[of].begin(queues, began))
 	b.Queue(sql, arguments...).Query(pg.Into(&found, pgx.RowToStructByPos[admit.Contender]))
-	return found, pg.Wrap("looking for the tenants that wait", s.db.Runs.SendBatch(ctx, &b).Close())
+	b.Queue(`SELECT now()`, pg.Prepared{}).QueryRow(pg.IntoPlaces(&now))
+	if err := s.db.Runs.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, fmt.Errorf("looking for the tenants that wait: %w", err)
+	}
+	if of == domain.WorkReady || of == domain.WorkOrdered {
+		s.bounds[of].learn(queues, oldestOf(queues, found), now, began)
+	}
+	return found, nil
 }

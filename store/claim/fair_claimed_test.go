@@ -147,6 +147,6 @@ func TestATenantsWorkIsNotSearchedForAmongOthers(t *testing.T) {
 // explainContenders runs the statement that finds the waiting tenants.
 func explainContenders(c Replica, of domain.Work) Plan {
 	c.T.Helper()
-	sql, arguments := claim.Contending(of, []int16{c.Queue})
+	sql, arguments := claim.Contending(of, []int16{c.Queue}, nil)
 	return c.Explain(sql, arguments[1:]...)
 }

@@ -32,7 +32,7 @@ func TestWhoWaitsIsFoundAmongThousandsOfTenantsAndAHundredQueues(t *testing.T) {
 	for _, state := range []string{"never analysed", "analysed"} {
 		found, slots := map[domain.Work]int{}, map[int32]bool{}
 		for of := domain.WorkDue; of <= domain.WorkOrdered; of++ {
-			sql, arguments := claim.Contending(of, queues)
+			sql, arguments := claim.Contending(of, queues, nil)
 			if p := c.Explain(sql, arguments[1:]...); p.Hit+p.Read > 100_000 {
 				t.Errorf("%s, work %v: %d pages", state, of, p.Hit+p.Read)
 			}

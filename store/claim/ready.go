@@ -259,10 +259,8 @@ func (c *readyClaim) selection() (sql string, arguments []any) {
 		return lockReadyReplacing, []any{c.claim.Replacing, c.not, admit.BatchSize}
 	case held != nil:
 		return lockHeld, []any{held.Tenant, held.By, held.Lanes, append([]uuid.UUID{}, held.Not...), c.not, held.Most}
-	case c.claim.Work == domain.WorkOrdered:
-		return ofOrdered.statement(c.claim, c.not)
 	}
-	return ofReady.statement(c.claim, c.not)
+	return lockingWaiting(c.claim, c.not, &c.claims.bounds[c.claim.Work])
 }
 
 // readFacts reads the runs, their jobs and their gates, in statements after the one that took the locks.

@@ -21,6 +21,7 @@ import (
 // and for at least so long. $5 are the tenants of the quotas, or tenants to pass over: those that are at a limit, which
 // mostly are none. Of what these have due, only as much is looked at as lies in the window. With $6 each slot comes
 // with its definition. Of runs that were made ready together the oldest slot comes first, as run ids begin with it.
+// They are looked for from a bound on ($7, for each queue), before which none was left.
 
 // byPriority is the lanes of a queue one after the other. lane locks rows of one of them: its last bits and its limit
 // are to be filled in.
@@ -37,11 +38,12 @@ func byPriority(lane string) string {
 // selection is a statement that locks due rows, in two forms: for quotas of queues, and for quotas of tenants.
 type selection struct{ ofAny, ofTenants string }
 
-// selecting returns both forms of a statement. In it, {quotas} stands for the quotas, and {tenant} for what they say of
-// a row's tenant.
+// selecting returns both forms of a statement. In it, {quotas} stands for the quotas, {tenant} for what they say of
+// a row's tenant, and {begin} for where to begin in a queue.
 func selecting(statement string) selection {
 	form := func(quotas, tenant string) string {
-		return strings.NewReplacer("{quotas}", quotas, "{tenant}", tenant).Replace(statement)
+		return strings.NewReplacer("{quotas}", quotas, "{tenant}", tenant, "{begin}",
+			`((SELECT $7::timestamptz[]))[array_position((SELECT $1::smallint[]), q.queue)]`).Replace(statement)
 	}
 	return selection{
 		ofAny: form(`unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)`,
@@ -107,7 +109,7 @@ CROSS JOIN LATERAL (` + byPriority(`
         FROM punctual.waiting
         WHERE {tenant} AND lane = (q.queue * 4%s)::smallint
           AND run_id <> ALL((SELECT $6::uuid[])::uuid[])
-          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND due_at > greatest(now() - (SELECT $3::interval), {begin}, '-infinity')
           AND due_at <= now() - (SELECT $4::interval)
         ORDER BY due_at, run_id LIMIT q.slots%s
         FOR UPDATE SKIP LOCKED`) + `) s`)
@@ -121,7 +123,7 @@ CROSS JOIN LATERAL (
     FROM punctual.ready
     WHERE {tenant} AND lane = (q.queue * 4 + 3)::smallint
       AND run_id <> ALL((SELECT $6::uuid[])::uuid[])
-      AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+      AND due_at > greatest(now() - (SELECT $3::interval), {begin}, '-infinity')
       AND due_at <= now() - (SELECT $4::interval)
     ORDER BY due_at, run_id LIMIT q.slots FOR UPDATE SKIP LOCKED) s`)
 
@@ -220,15 +222,23 @@ func lockingSlots(c scheduler.Claim, of taking, definitions bool) (sql string, a
 	return sql, append(arguments, definitions)
 }
 
+// lockingWaiting returns the statement that locks due runs, which begins at a bound.
+func lockingWaiting(c scheduler.Claim, not []uuid.UUID, begin *bound) (sql string, arguments []any) {
+	of := ofReady
+	if c.Work == domain.WorkOrdered {
+		of = ofOrdered
+	}
+	sql, arguments = of.statement(c, not)
+	queues, _, _ := quotaColumns(c.Quotas)
+	return sql, append(arguments, begin.get(queues))
+}
+
 // Locking returns the statement by which a claim of a kind of work locks its rows of schedules or of ready, and its
 // arguments.
 func Locking(c scheduler.Claim) (sql string, arguments []any) {
 	all := taking{not: []uuid.UUID{}}
-	switch c.Work {
-	case domain.WorkReady:
-		return ofReady.statement(c, all.not)
-	case domain.WorkOrdered:
-		return ofOrdered.statement(c, all.not)
+	if c.Work == domain.WorkReady || c.Work == domain.WorkOrdered {
+		return lockingWaiting(c, all.not, &bound{})
 	}
 	return lockingSlots(c, all, true)
 }
