@@ -1141,8 +1141,9 @@ BEGIN
         IF on_conflict = 'replace' THEN
             INSERT INTO punctual.dated AS old VALUES (n.*)
             ON CONFLICT ON CONSTRAINT dated_pkey DO UPDATE
-            SET due_at = least(excluded.due_at, old.latest_at),
-                run_id = punctual.run_id_at(least(excluded.due_at, old.latest_at)),
+            SET due_at = least(excluded.due_at, coalesce(old.latest_at, old.created_at + not_after)),
+                run_id = punctual.run_id_at(
+                    least(excluded.due_at, coalesce(old.latest_at, old.created_at + not_after))),
                 lane = excluded.lane, latest_at = coalesce(old.latest_at, old.created_at + not_after),
                 sequence = coalesce(excluded.sequence, old.sequence), expires_after = excluded.expires_after,
                 headers = excluded.headers, body = excluded.body, triggered_by = excluded.triggered_by,
@@ -3022,8 +3023,10 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT due > now() - interval '1 s' $$;
 COMMENT ON FUNCTION punctual.waits_at_limit(timestamptz) IS
     'Whether a run in ready with this due_at waits for its turn at its limit.';
 
+-- The starts of half a second are given out ahead. What is due later than that waits for room, however long it has
+-- waited for it.
 CREATE FUNCTION punctual.is_parked(due timestamptz) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT due > now() + interval '30 min' $$;
+LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT due > now() + interval '2 s' $$;
 COMMENT ON FUNCTION punctual.is_parked(timestamptz) IS
     'Whether a run in ready with this due_at is to be left alone until its limit has room.';
 

@@ -21,6 +21,8 @@ import (
 	"punctual/store"
 	"punctual/store/freeze"
 	"punctual/store/jobs"
+	"punctual/store/limits"
+	"punctual/store/pg"
 	"punctual/store/runs"
 )
 
@@ -39,8 +41,11 @@ type modelEvent struct {
 	job, replica int
 	run, of      uuid.UUID // the run that it makes, or is about; the run made again, or the skip that a slot may become
 	claim        int       // which claim of the run it is about: the fence
-	with         string    // how an attempt ended, or who is frozen
-	hours        int
+	with         string    // how an attempt ended, who is frozen, or what becomes of a dated run with the key
+	hours        int       // that pass, or until a dated run; or the limit
+	key, seq     int       // of a dated run; seq 0: none; or the value of an event's field
+	latest       int       // hours for which replacements may put it off; 0: no bound
+	made         map[modelCause]uuid.UUID
 }
 
 // What an outcome means: that the attempt failed with a reason, or the end of the attempt.
@@ -69,12 +74,31 @@ var modelJobs = []modelJob{
 	{policy: domain.PolicyForbid, maxAttempts: 5, async: true},
 	{policy: domain.PolicyReplace, maxAttempts: 2, async: true},
 	{policy: domain.PolicyAllow, maxAttempts: 3, once: true},
+	{policy: domain.PolicyQueue, maxAttempts: 2, most: 3},
+	{policy: domain.PolicyAllow, maxAttempts: 2, limited: true},
+	{policy: domain.PolicyQueue, maxAttempts: 2, most: 2, limited: true},
+	{policy: domain.PolicyWait, maxAttempts: 2, expires: 4, limited: true},
+	{policy: domain.PolicyAllow, maxAttempts: 2, tolerance: 2},
+	{policy: domain.PolicyAllow, maxAttempts: 1, then: []modelLink{
+		{7, domain.WhenSucceeded}, {3, domain.WhenFailed}, {9, domain.WhenEnded},
+	}},
+	{policy: domain.PolicyQueue, maxAttempts: 2, most: 2, onEvent: true, value: 1},
+	{policy: domain.PolicyAllow, maxAttempts: 1, onEvent: true, then: []modelLink{{12, domain.WhenEnded}}},
 }
+
+// modelEventName is the event at which some of them run.
+const modelEventName = "something.happened"
+
+// modelLimit is the limit that some of them share.
+const modelLimit = "shared"
 
 func (j modelJob) define(d *domain.Definition) {
 	hours := func(n int) domain.Duration { return domain.DurationOf(time.Duration(n) * time.Hour) }
 	Rarely(d)
 	Tolerating(1000 * time.Hour)(d)
+	if j.onEvent {
+		On(modelEventName, map[bool]string{true: fmt.Sprintf(`{"value": %d}`, j.value)}[j.value > 0])(d)
+	}
 	if d.ConcurrencyPolicy = j.policy; j.expires > 0 {
 		d.ExpiresAfter = hours(j.expires)
 	}
@@ -84,6 +108,12 @@ func (j modelJob) define(d *domain.Definition) {
 	}
 	if j.async {
 		d.Completion, d.HeartbeatTimeout, d.MaxDuration = domain.CompleteAsync, hours(modelSilence), hours(modelDuration)
+	}
+	if d.MaxPendingRuns = j.most; j.limited {
+		d.Limits = []string{modelLimit}
+	}
+	if j.tolerance > 0 {
+		d.Missed = domain.Missed{Policy: domain.MissedSkip, Tolerance: hours(j.tolerance)}
 	}
 	if j.once {
 		d.Delivery = domain.DeliverAtMostOnce
@@ -119,21 +149,42 @@ type sending struct {
 
 func (l *lived) begin() {
 	l.Exec(`TRUNCATE punctual.changes, punctual.runs, punctual.run_data, punctual.attempts, punctual.ready, punctual.claims,
-		punctual.cancels, punctual.dead_letters, punctual.jobs CASCADE`)
+		punctual.cancels, punctual.dead_letters, punctual.dated, punctual.limits, punctual.jobs CASCADE`)
 	l.Exec(`DELETE FROM punctual.replicas`)
 	l.Unfreeze(l.Tenant)
 	l.Unfreeze(freeze.Deployment)
 	*l = lived{
-		Replica: l.Replica, model: model{jobs: slices.Clone(modelJobs)}, began: l.Clock().Truncate(time.Second),
+		Replica: l.Replica, model: model{limit: 1}, began: l.Clock().Truncate(time.Second),
 		fences: map[uuid.UUID][]int64{}, highest: map[uuid.UUID]int64{},
 	}
-	for i, j := range modelJobs {
-		l.jobs = append(l.jobs, l.Create(fmt.Sprintf("job%d-%s", i, j.policy), j.define))
-		l.call(l.jobs[i].ID, l.jobs[i].Definition.Name)
+	l.Must(l.limit(l.model.limit))
+	for base := range modelJobs {
+		l.model.create(base)
+		l.create(l.model.jobs[base])
 	}
 	for range 3 {
 		l.replicas = append(l.replicas, l.join())
 	}
+}
+
+// create creates the next job of the model.
+func (l *lived) create(j modelJob) {
+	name := fmt.Sprintf("job%d-%s", j.base, j.policy)
+	links := pg.Column(j.then, func(to modelLink) string {
+		return l.jobs[to.job].Definition.Name + " " + string(to.when)
+	})
+	l.jobs = append(l.jobs, l.Create(name, j.define, Then(links...)))
+	l.call(l.jobs[len(l.jobs)-1].ID, fmt.Sprintf("%s(%d)", name, len(l.jobs)))
+}
+
+// limit sets how many runs may hold the limit at once; 0: no bound.
+func (l *lived) limit(most int) error {
+	to := limits.Settings{MaxRunning: &most}
+	if most == 0 {
+		to = limits.Settings{MaxStartsPerSecond: new(100_000)}
+	}
+	_, _, err := l.Limits.Put(l.T.Context(), l.Tenant, modelLimit, to)
+	return err
 }
 
 // join registers a replica.
@@ -153,6 +204,9 @@ func (l *lived) do(e modelEvent) string {
 	l.Asked()
 	got := refusalOf(l.happens(&e))
 	l.wakes(e, due)
+	e.made = l.made()
+	_, err := l.Claims.ReleaseLimits(l.T.Context())
+	l.Must(err)
 	after, err := transition(before, e)
 	want := refusalOf(err)
 	if err != nil {
@@ -173,6 +227,16 @@ func (l *lived) do(e modelEvent) string {
 		return fmt.Sprintf("the store says %q, and the model %q", got, want)
 	}
 	return l.wrong + differing(l.modelled(), l.stored())
+}
+
+// made are the runs that runs and events have caused.
+func (l *lived) made() map[modelCause]uuid.UUID {
+	made := map[modelCause]uuid.UUID{}
+	for _, run := range Column[[3]uuid.UUID](l.Fixture, `
+		SELECT ARRAY[caused_by, job_id, id] FROM punctual.runs WHERE trigger IN ('chain', 'event')`) {
+		made[modelCause{run[0], slices.IndexFunc(l.jobs, func(j jobs.Record) bool { return j.ID == run[1] })}] = run[2]
+	}
+	return made
 }
 
 // due are the runs that a claim may take now.
@@ -210,7 +274,14 @@ func differing(model, store []string) (text string) {
 func (l *lived) said(e modelEvent) string {
 	text := e.do
 	switch e.do {
-	case "slot", "trigger", "pause", "resume":
+	case "limit":
+		text += fmt.Sprintf(" %d", e.hours)
+	case "emit":
+		text += fmt.Sprintf(" value %d", e.key)
+	case "date", "move", "undate":
+		text += fmt.Sprintf(" %s key %d in %d h, sequence %d, not after %d h", l.jobs[e.job].Definition.Name, e.key, e.hours,
+			e.seq, e.latest)
+	case "slot", "trigger", "pause", "resume", "delete", "create":
 		text += " " + l.jobs[e.job].Definition.Name
 	case "claim", "claim ordered", "take over":
 		text += " " + l.replicas[e.replica].String()
@@ -233,11 +304,14 @@ func refusalOf(err error) string {
 		return "active " + active.Run.String()
 	}
 	_, late := errors.AsType[*runs.SupersededError](err)
+	refusal, refused := errors.AsType[*domain.Refusal](err)
 	switch {
 	case err == nil:
 		return ""
 	case late:
 		return errSuperseded.Error()
+	case refused && refusal.Code == "limit":
+		return errLimit.Error()
 	case errors.Is(err, store.ErrState), errors.Is(err, store.ErrNotFound):
 		return errBadState.Error()
 	}
@@ -259,10 +333,32 @@ func (l *lived) happens(e *modelEvent) error {
 		} else {
 			_, err = l.Freezes.Unfreeze(ctx, whose[l.model.frozen], "")
 		}
+	case "emit":
+		e.run = l.Emit(modelEventName, fmt.Sprintf(`{"value": %d}`, e.key)).ID
+		l.call(e.run, fmt.Sprintf("event%d", len(l.names)))
+		l.FanOut()
+	case "create":
+		after := l.model
+		after.jobs = slices.Clone(after.jobs)
+		after.create(l.model.jobs[e.job].base)
+		l.create(after.jobs[len(after.jobs)-1])
+	case "delete":
+		err = l.Jobs.DeleteJob(ctx, l.Tenant, l.jobs[e.job].ID.String(), nil, true)
+		l.FitDated()
+		for _, id := range Column[uuid.UUID](l.Fixture, `
+			SELECT id FROM punctual.runs WHERE job_id = $1 AND reason = 'job_deleted' AND skipped_first IS NOT NULL`,
+			l.jobs[e.job].ID) {
+			e.of = id
+		}
 	case "pause":
 		_, err = l.Jobs.PauseJob(ctx, l.Tenant, l.jobs[e.job].ID.String(), "", nil)
 	case "resume":
 		_, err = l.Jobs.ResumeJob(ctx, l.Tenant, l.jobs[e.job].ID.String(), "")
+		l.FitDated()
+	case "limit":
+		err = l.limit(e.hours)
+	case "date", "move", "undate":
+		e.run, err = l.date(*e)
 	case "slot":
 		l.fire(e)
 	case "trigger":
@@ -302,6 +398,29 @@ func (l *lived) happens(e *modelEvent) error {
 	return err
 }
 
+// date writes, moves or removes a dated run.
+func (l *lived) date(e modelEvent) (uuid.UUID, error) {
+	job := l.jobs[e.job].ID.String()
+	r := jobs.DateRequest{
+		Delay: time.Duration(e.hours) * time.Hour, Key: fmt.Sprint("key", e.key), OnConflict: jobs.KeyConflict(e.with),
+		NotAfter: time.Duration(e.latest) * time.Hour,
+	}
+	if e.seq > 0 {
+		r.Sequence = new(int64(e.seq))
+	}
+	var to jobs.Dated
+	var err error
+	switch e.do {
+	case "date":
+		to, err = l.For(l.Tenant).TriggerAt(l.T.Context(), job, r)
+	case "move":
+		to, err = l.Jobs.MoveDated(l.T.Context(), l.Tenant, job, r)
+	default:
+		_, err = l.Jobs.CancelDated(l.T.Context(), l.Tenant, job, r.Key, false)
+	}
+	return to.Run, err
+}
+
 func (l *lived) at(replica int) Replica {
 	c := l.Replica
 	c.ReplicaID = l.replicas[replica]
@@ -310,7 +429,9 @@ func (l *lived) at(replica int) Replica {
 
 // fire makes a slot due, and claims it. Should nobody claim it, it is due no longer.
 func (l *lived) fire(e *modelEvent) {
-	l.slots++
+	if l.slots++; l.model.jobs[e.job].onEvent || l.model.jobs[e.job].deleted {
+		return // it has no slots
+	}
 	job, slot := l.jobs[e.job].ID, l.began.Add(time.Duration(l.slots-600)*time.Second)
 	const set = `UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $3 WHERE job_id = $1`
 	l.Exec(set, job, slot, time.Now())
@@ -422,6 +543,8 @@ func (l *lived) takeOver(replica int) {
 // an hour, so what is due in an hour is due once an hour has passed, and not before.
 func (l *lived) pass(by time.Duration) {
 	l.Exec(`UPDATE punctual.ready SET due_at = due_at - $1::interval`, by)
+	l.Exec(`UPDATE punctual.dated
+		SET due_at = due_at - $1::interval, latest_at = latest_at - $1::interval, created_at = created_at - $1::interval`, by)
 	l.Exec(`UPDATE punctual.runs
 		SET due_at = due_at - $1::interval, started_at = started_at - $1::interval,
 			accepted_at = accepted_at - $1::interval, next_attempt_at = next_attempt_at - $1::interval
@@ -437,8 +560,9 @@ func (l *lived) stored() []string {
 		SELECT concat_ws(' ', r.id, r.trigger, r.status, r.reason, 'attempt ' || r.attempt, 'fence ' || r.fence,
 			CASE WHEN r.status <> 'running' THEN NULL WHEN r.accepted_at IS NOT NULL THEN 'accepted'
 				ELSE 'at ' || r.replica END,
-			CASE WHEN y.at_gate THEN 'at its gate'
-				WHEN y.run_id IS NOT NULL THEN 'ready in ' || greatest(0, ceil(extract(epoch FROM y.due_at - now()) / 3600)) END,
+			CASE WHEN y.at_gate THEN 'at its gate' END, CASE WHEN y.at_limit IS NOT NULL THEN 'at the limit' END,
+			CASE WHEN NOT y.at_gate AND y.at_limit IS NULL
+				THEN 'ready in ' || greatest(0, ceil(extract(epoch FROM y.due_at - now()) / 3600)) END,
 			'blocked by ' || r.blocked_by,
 			CASE WHEN d.resolved_at IS NULL THEN 'letter' ELSE 'resolved letter' END || ' of ' || d.attempts || ' '
 				|| d.reason || coalesce(' replayed as ' || d.replayed_as, ''),
@@ -456,6 +580,12 @@ func (l *lived) stored() []string {
 		UNION ALL
 		SELECT concat_ws(' ', 'gate', e.job_id, 'active ' || e.active_run, 'waiting ' || e.waiting_run)
 		FROM punctual.exclusive e
+		UNION ALL
+		SELECT concat_ws(' ', 'dated', d.run_id, d.job_id, d.key,
+			'in ' || greatest(0, ceil(extract(epoch FROM d.due_at - now()) / 3600)), 'sequence ' || d.sequence)
+		FROM punctual.dated d
+		UNION ALL
+		SELECT concat_ws(' ', 'holds', h.run_id) FROM punctual.limit_holders h
 		ORDER BY 1`)
 }
 
@@ -482,7 +612,8 @@ func (l *lived) modelled() (lines []string) {
 		add(r.accepted, "accepted")
 		add(r.status == domain.StatusRunning && !r.accepted, "at %s", l.replicas[r.replica])
 		add(r.parked, "at its gate")
-		add(r.inReady && !r.parked, "ready in %d", max(0, r.ready-l.model.now))
+		add(r.atLimit, "at the limit")
+		add(r.inReady && !r.parked && !r.atLimit, "ready in %d", max(0, r.ready-l.model.now))
 		add(r.blockedBy != uuid.Nil, "blocked by %s", r.blockedBy)
 		add(r.letter == "open", "letter of %d %s", r.attempt, r.reason)
 		add(r.letter == "resolved", "resolved letter of %d %s replayed as %s", r.attempt, r.reason, r.replay)
@@ -491,6 +622,16 @@ func (l *lived) modelled() (lines []string) {
 			add(a.reason != "", "%s", a.reason)
 		}
 		lines = append(lines, strings.Join(words, " "))
+		if r.holds && !r.status.Final() {
+			lines = append(lines, "holds "+r.id.String())
+		}
+	}
+	for _, d := range l.model.dated {
+		line := fmt.Sprintf("dated %s %s key%d in %d", d.id, l.jobs[d.job].ID, d.key, max(0, d.due-l.model.now))
+		if d.seq > 0 {
+			line += fmt.Sprint(" sequence ", d.seq)
+		}
+		lines = append(lines, line)
 	}
 	for i, j := range l.model.jobs {
 		if !j.gated() {
@@ -512,21 +653,34 @@ func (l *lived) modelled() (lines []string) {
 // step draws an event that may happen now.
 func (l *lived) step(seed uint64, step int) (e modelEvent) {
 	random := rand.New(rand.NewPCG(seed, uint64(step)))
-	e.job, e.replica = int(seed*3+random.Uint64N(3))%len(l.jobs), random.IntN(len(l.replicas)) // three jobs in a history
-	run := func(which func(modelRun) bool) uuid.UUID {
-		of := slices.DeleteFunc(slices.Clone(l.model.runs), func(r modelRun) bool { return !which(r) })
+	e.job, e.replica = int(seed*3+random.Uint64N(3))%len(modelJobs), random.IntN(len(l.replicas)) // three jobs in a history
+	e.job = l.model.current(e.job)
+	run := func(which func(*modelRun) bool) uuid.UUID {
+		of := slices.DeleteFunc(slices.Clone(l.model.runs), func(r *modelRun) bool { return !which(r) })
 		if len(of) == 0 {
 			return uuid.Nil
 		}
 		return of[random.IntN(len(of))].id
 	}
-	alive := func(r modelRun) bool { return !r.status.Final() }
-	final := func(r modelRun) bool { return r.status.Final() }
+	alive := func(r *modelRun) bool { return !r.status.Final() }
+	final := func(r *modelRun) bool { return r.status.Final() }
 	switch n := random.IntN(100); {
-	case n < 10:
+	case n < 8:
 		e.do = "slot"
-	case n < 20:
+	case n < 16:
 		e.do = "trigger"
+	case n < 23:
+		e.do, e.key, e.hours, e.seq = Pick(random, "date", "date", "date", "move", "undate"), random.IntN(2), random.IntN(4),
+			Pick(random, 0, 0, 1, 2, 3)
+		if e.do == "date" {
+			e.with, e.latest = Pick(random, "keep", "replace", "replace"), Pick(random, 0, 0, max(1, e.hours+random.IntN(2)))
+		}
+	case n < 24:
+		e.do, e.hours = "limit", random.IntN(3)
+	case l.model.jobs[e.job].deleted && n < 60:
+		e.do = "create"
+	case n < 26:
+		e.do, e.key = "emit", 1+random.IntN(2)
 	case n < 38:
 		e.do = "claim"
 	case n < 43:
@@ -548,7 +702,7 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 		e.do = "listen"
 	case n < 88:
 		e.do = "take over"
-		if again := l.model.run(run(func(r modelRun) bool { // more likely one whose run was lost before
+		if again := l.model.run(run(func(r *modelRun) bool { // more likely one whose run was lost before
 			return r.status == domain.StatusRunning && len(r.records) > 0 &&
 				r.records[len(r.records)-1].outcome == domain.AttemptLost
 		})); again != nil {
@@ -559,7 +713,9 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 	case n < 93:
 		e.do, e.of = "rerun", run(Pick(random, alive, final, final))
 	case n < 97:
-		e.do, e.of = "replay", run(func(r modelRun) bool { return r.letter != "" })
+		e.do, e.of = "replay", run(func(r *modelRun) bool { return r.letter != "" && !l.model.jobs[r.job].limited })
+	case n < 98 && random.IntN(2) == 0:
+		e.do = "delete"
 	case l.model.frozen != "":
 		e.do = "freeze" // nothing
 	case n < 98:
@@ -602,6 +758,11 @@ func (l *lived) rest() string {
 	if l.model.frozen != "" {
 		events = append(events, modelEvent{do: "freeze"})
 	}
+	for i, j := range l.model.jobs {
+		if j.paused {
+			events = append(events, modelEvent{do: "resume", job: i})
+		}
+	}
 	for range 100 {
 		for _, s := range l.held {
 			with := "200"
@@ -615,7 +776,8 @@ func (l *lived) rest() string {
 				return diff
 			}
 		}
-		if !slices.ContainsFunc(l.model.runs, func(r modelRun) bool { return !r.status.Final() }) && len(l.held) == 0 {
+		if len(l.held)+len(l.model.dated) == 0 &&
+			!slices.ContainsFunc(l.model.runs, func(r *modelRun) bool { return !r.status.Final() }) {
 			l.NothingLeft()
 			return ""
 		}
@@ -641,7 +803,7 @@ func (l *lived) play(seed uint64, steps []int) (diff string, played int) {
 func (l *lived) shrink(seed uint64, steps []int) []int {
 	tries := 0
 	for size := len(steps) / 2; size > 0; size /= 2 {
-		for at := 0; at < len(steps) && tries < 80; tries++ {
+		for at := 0; at < len(steps) && tries < 40; tries++ {
 			less := slices.Delete(slices.Clone(steps), at, min(at+size, len(steps)))
 			if diff, played := l.play(seed, less); diff != "" {
 				steps = less[:played]
@@ -663,6 +825,9 @@ func TestARunsLifeIsThatOfItsModel(t *testing.T) {
 	if text := os.Getenv("SEED"); text != "" {
 		seed, _ = strconv.ParseUint(text, 10, 64)
 	}
+	if text := os.Getenv("SEEDS"); text != "" {
+		seeds, _ = strconv.Atoi(text)
+	}
 	for n := range uint64(seeds) {
 		t.Run(fmt.Sprint(seed+n), func(t *testing.T) {
 			l := &lived{Replica: NewReplica(t)}
@@ -677,10 +842,12 @@ func TestARunsLifeIsThatOfItsModel(t *testing.T) {
 				t.Log(strings.NewReplacer(l.names...).Replace(strings.Join(append(l.log, l.stored()...), "\n")))
 				return
 			}
+			first := strings.NewReplacer(l.names...).Replace(diff)
 			steps = l.shrink(seed+n, steps[:played])
 			diff, _ = l.play(seed+n, steps)
 			said := strings.NewReplacer(l.names...)
-			t.Errorf("SEED=%d:\n%s\n%s", seed+n, said.Replace(strings.Join(l.log, "\n")), said.Replace(diff))
+			t.Errorf("SEED=%d: after %d steps\n%s\nof which these are enough:\n%s\n%s", seed+n, played, first,
+				said.Replace(strings.Join(l.log, "\n")), said.Replace(diff))
 		})
 	}
 }

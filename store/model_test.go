@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -17,14 +18,36 @@ import (
 type model struct {
 	now    int
 	frozen string // what is frozen: "tenant", "deployment" or nothing
+	limit  int    // max_running of the limit that some jobs share; 0: none
 	jobs   []modelJob
-	runs   []modelRun // by id
+	runs   []*modelRun  // by id
+	dated  []modelDated // by id
+	made   map[modelCause]uuid.UUID
+}
+
+// modelCause is a run or an event, and the job of which it has made a run. Only the store knows the id of that.
+type modelCause struct {
+	of  uuid.UUID
+	job int
+}
+
+// modelLink is another job that the end of a run triggers.
+type modelLink struct {
+	job  int
+	when domain.LinkWhen
 }
 
 type modelJob struct {
 	policy               domain.ConcurrencyPolicy
 	maxAttempts, expires int // expires: expires_after, or 0
-	async, once, paused  bool
+	most                 int // max_pending_runs of the policy queue
+	tolerance            int // of a job that skips what it missed
+	async, once, limited bool
+	onEvent              bool // it runs at events, in place of slots
+	value                int  // of the events' field that its filter lets through; 0: all
+	then                 []modelLink
+	base                 int // of its name in modelJobs
+	paused, deleted      bool
 	active, waiting      uuid.UUID // the gate
 }
 
@@ -38,8 +61,19 @@ type modelRun struct {
 	attempt, claims           int  // attempts that count; how often it was claimed: its fence
 	replica, started          int  // of the last claim
 	accepted, inReady, parked bool // its target works on; parked: at its gate
+	atLimit, holds            bool // it waits at the limit, or holds it until it has ended
+	bounded                   bool // its last attempt held a limit of how many may run
+	rerun                     bool
 	records                   []modelRecord
 	letter                    string // "": none
+}
+
+// modelDated is a run that a caller wants at an instant, before it is a run.
+type modelDated struct {
+	id           uuid.UUID
+	job, key     int
+	due, created int
+	latest, seq  int // 0: none
 }
 
 // modelRecord is an attempt on record.
@@ -57,26 +91,47 @@ type modelEnd struct {
 }
 
 // Why an event is refused.
-var errBadState, errSuperseded = errors.New("state"), errors.New("superseded")
+var errBadState, errSuperseded, errLimit = errors.New("state"), errors.New("superseded"), errors.New("limit")
 
 // transition returns the state after an event, and leaves m as it is. The error says why the event is refused.
 func transition(m model, e modelEvent) (after model, err error) {
-	m.jobs, m.runs = slices.Clone(m.jobs), slices.Clone(m.runs)
+	m.jobs, m.runs, m.dated = slices.Clone(m.jobs), slices.Clone(m.runs), slices.Clone(m.dated)
+	for i, r := range m.runs {
+		m.runs[i] = new(*r)
+	}
+	m.made = e.made
 	switch r := m.run(e.run); e.do {
+	case "create":
+		m.create(m.jobs[e.job].base)
+	case "delete":
+		err = e.deletes(&m)
+	case "emit":
+		for i, j := range m.jobs {
+			if j.onEvent && !j.deleted && (j.value == 0 || j.value == e.key) {
+				m.cause(e.run, i, domain.TriggerEvent)
+			}
+		}
 	case "pass":
 		m.now += e.hours
 	case "freeze":
 		m.frozen = e.with
 	case "pause", "resume":
+		if m.jobs[e.job].deleted {
+			return m, errBadState
+		}
 		m.jobs[e.job].paused = e.do == "pause"
 	case "slot":
 		e.fires(&m)
+	case "limit":
+		m.limit = e.hours
 	case "trigger", "rerun":
 		err = e.enters(&m)
+	case "date", "move", "undate":
+		err = e.dates(&m)
 	case "replay":
 		dead := m.run(e.of)
 		if again := m.run(dead.replay); dead.letter == "" || dead.letter != "open" &&
-			(again == nil || again.status != domain.StatusCancelled) {
+			(again == nil || again.status != domain.StatusCancelled) || m.jobs[dead.job].deleted {
 			return m, errBadState
 		}
 		dead.letter, dead.replay = "resolved", e.run
@@ -90,8 +145,8 @@ func transition(m model, e modelEvent) (after model, err error) {
 	case "listen":
 		e.listens(&m)
 	case "take over":
-		for i := range m.runs {
-			if r := &m.runs[i]; r.status == domain.StatusRunning && !r.accepted && r.replica == e.replica {
+		for _, r := range slices.Clone(m.runs) {
+			if r.status == domain.StatusRunning && !r.accepted && r.replica == e.replica {
 				m.lose(r, domain.ReasonLost)
 			}
 		}
@@ -106,22 +161,23 @@ func transition(m model, e modelEvent) (after model, err error) {
 
 // run returns a run, or nil.
 func (m *model) run(id uuid.UUID) *modelRun {
-	if at := slices.IndexFunc(m.runs, func(r modelRun) bool { return r.id == id }); at >= 0 {
-		return &m.runs[at]
+	if at := slices.IndexFunc(m.runs, func(r *modelRun) bool { return r.id == id }); at >= 0 {
+		return m.runs[at]
 	}
 	return nil
 }
 
 // enter adds a run that waits.
 func (m *model) enter(id uuid.UUID, job int, trigger domain.Trigger) *modelRun {
-	m.runs = append(m.runs, modelRun{
+	m.runs = append(m.runs, &modelRun{
 		id: id, job: job, trigger: trigger, status: domain.StatusPending, due: m.now, inReady: true, ready: m.now,
 	})
-	slices.SortFunc(m.runs, func(a, b modelRun) int { return pg.CompareIDs(a.id, b.id) })
+	slices.SortFunc(m.runs, func(a, b *modelRun) int { return pg.CompareIDs(a.id, b.id) })
 	return m.run(id)
 }
 
-func (j *modelJob) gated() bool { return j.policy != domain.PolicyAllow }
+func (j *modelJob) gated() bool  { return j.policy != domain.PolicyAllow }
+func (j *modelJob) queues() bool { return j.policy == domain.PolicyQueue }
 
 // take gives the free gate to a run.
 func (j *modelJob) take(run uuid.UUID) {
@@ -164,7 +220,7 @@ func (j modelJob) overlap() (blocker uuid.UUID, replaces []uuid.UUID) {
 // expire ends a run that has expired while it waited at its gate.
 func (m *model) expire(id uuid.UUID) {
 	if r := m.run(id); r != nil && r.status == domain.StatusPending {
-		r.status, r.reason, r.inReady, r.parked = domain.StatusSkipped, domain.ReasonExpired, false, false
+		r.end(domain.StatusSkipped, domain.ReasonExpired)
 		m.jobs[r.job].waiting = uuid.Nil
 	}
 }
@@ -172,7 +228,7 @@ func (m *model) expire(id uuid.UUID) {
 // fires is a slot that becomes due and is claimed.
 func (e modelEvent) fires(m *model) {
 	j := &m.jobs[e.job]
-	if m.frozen != "" || j.paused {
+	if m.frozen != "" || j.paused || j.deleted || j.onEvent {
 		return
 	}
 	wasActive := j.active != uuid.Nil
@@ -183,16 +239,38 @@ func (e modelEvent) fires(m *model) {
 		m.enter(e.of, e.job, domain.TriggerSchedule).skip(blocker)
 		return
 	}
+	if j.queues() && m.pending(e.job) >= j.most {
+		m.enter(e.of, e.job, domain.TriggerSchedule).end(domain.StatusSkipped, domain.ReasonLimit)
+		return
+	}
 	m.cancel(e.job, domain.ReasonReplaced, replaces...)
-	if r := m.enter(e.run, e.job, domain.TriggerSchedule); j.gated() && wasActive {
+	switch r := m.enter(e.run, e.job, domain.TriggerSchedule); {
+	case j.queues() || !j.gated() && j.limited:
+	case wasActive || j.limited:
 		j.waiting = r.id
-	} else {
+	default:
 		m.start(r, e.replica)
 	}
 }
 
+// pending is how many runs of a job wait, without the one that has its gate.
+func (m *model) pending(job int) (n int) {
+	for _, r := range m.runs {
+		if r.job == job && r.inReady && r.id != m.jobs[job].active {
+			n++
+		}
+	}
+	return n
+}
+
 func (r *modelRun) skip(blocker uuid.UUID) {
-	r.status, r.reason, r.inReady, r.blockedBy = domain.StatusSkipped, domain.ReasonOverlap, false, blocker
+	r.end(domain.StatusSkipped, domain.ReasonOverlap)
+	r.blockedBy = blocker
+}
+
+// end ends a run that waits.
+func (r *modelRun) end(status domain.Status, reason domain.Reason) {
+	r.status, r.reason, r.inReady, r.parked, r.atLimit = status, reason, false, false, false
 }
 
 // enters is a run by hand. It is refused if its claim would skip it now.
@@ -201,8 +279,11 @@ func (e modelEvent) enters(m *model) error {
 		return errBadState
 	}
 	j, expired := m.facing(e.job)
+	if j.deleted {
+		return errBadState
+	}
 	for _, r := range m.runs {
-		switch waits := r.inReady && !r.accepted && (j.policy == domain.PolicyForbid || m.undecided(&r)); {
+		switch waits := r.inReady && !r.accepted && (j.policy == domain.PolicyForbid || m.undecided(r)); {
 		case r.job != e.job || !waits || r.id == expired || r.id == j.waiting || r.id == j.active:
 		case j.active == uuid.Nil:
 			j.active = r.id
@@ -213,27 +294,177 @@ func (e modelEvent) enters(m *model) error {
 	if blocker, _ := j.overlap(); blocker != uuid.Nil {
 		return errors.New("active " + blocker.String())
 	}
-	m.enter(e.run, e.job, domain.TriggerManual)
+	if j.queues() && m.pending(e.job) >= j.most {
+		return errLimit
+	}
+	m.enter(e.run, e.job, domain.TriggerManual).rerun = e.of != uuid.Nil
 	return nil
 }
 
 // undecided reports whether a run has not come to the gate of its job. A replay waits there until the gate is free.
 func (m *model) undecided(r *modelRun) bool {
 	j := &m.jobs[r.job]
-	return j.gated() && r.claims == 0 && r.trigger != domain.TriggerReplay && r.id != j.active && r.id != j.waiting
+	return j.gated() && !j.queues() && r.claims == 0 && r.trigger != domain.TriggerReplay && r.id != j.active && r.id != j.waiting
+}
+
+// until is how long replacements may put off a run whose key was first written at an hour; 0: for ever.
+func (e modelEvent) until(created int) int {
+	if e.latest == 0 {
+		return 0
+	}
+	return created + e.latest
+}
+
+// deletes ends a job: what waits is cancelled, and what runs ends with its attempt.
+func (e modelEvent) deletes(m *model) error {
+	j := &m.jobs[e.job]
+	if j.deleted {
+		return errBadState
+	}
+	j.deleted, j.paused = true, false
+	var waiting []uuid.UUID
+	for _, r := range m.runs {
+		if r.job == e.job && r.inReady && !r.accepted {
+			waiting = append(waiting, r.id)
+		}
+	}
+	m.cancel(e.job, domain.ReasonJobDeleted, waiting...)
+	before := len(m.dated)
+	if m.dated = slices.DeleteFunc(m.dated, func(d modelDated) bool { return d.job == e.job }); len(m.dated) < before {
+		m.enter(e.of, e.job, domain.TriggerManual).end(domain.StatusSkipped, domain.ReasonJobDeleted)
+	}
+	return nil
+}
+
+// current returns the newest job of a name.
+func (m *model) current(base int) (job int) {
+	for i, j := range m.jobs {
+		if j.base == base {
+			job = i
+		}
+	}
+	return job
+}
+
+// create adds a job. Its links are to jobs that there are now.
+func (m *model) create(base int) {
+	j := modelJobs[base]
+	j.base, j.then = base, nil
+	for _, l := range modelJobs[base].then {
+		if l.job = m.current(l.job); !m.jobs[l.job].deleted {
+			j.then = append(j.then, l)
+		}
+	}
+	m.jobs = append(m.jobs, j)
+}
+
+// cause makes a run of a job because of a run or an event. A job that is paused or deleted skips it.
+func (m *model) cause(of uuid.UUID, job int, trigger domain.Trigger) {
+	switch r := m.enter(m.made[modelCause{of, job}], job, trigger); {
+	case m.jobs[job].deleted:
+		r.end(domain.StatusSkipped, domain.ReasonJobDeleted)
+	case m.jobs[job].paused:
+		r.end(domain.StatusSkipped, domain.ReasonPaused)
+	}
+}
+
+// ended triggers other jobs, unless a run was made again.
+func (m *model) ended(id uuid.UUID) {
+	r := m.run(id)
+	if !r.status.Final() || r.status == domain.StatusSkipped || r.rerun {
+		return
+	}
+	for _, l := range m.jobs[r.job].then {
+		if l.when == domain.WhenEnded || (l.when == domain.WhenFailed) == (r.status == domain.StatusDead) &&
+			r.status != domain.StatusCancelled {
+			m.cause(id, l.job, domain.TriggerChain)
+		}
+	}
+}
+
+// dates writes, moves or removes a dated run. Of two with a number the higher one stays.
+func (e modelEvent) dates(m *model) error {
+	at := slices.IndexFunc(m.dated, func(d modelDated) bool { return d.job == e.job && d.key == e.key })
+	switch {
+	case m.jobs[e.job].deleted:
+		return errBadState
+	case e.do == "undate" && at < 0, e.do == "move" && at < 0:
+		return errBadState
+	case e.do == "undate":
+		m.dated = slices.Delete(m.dated, at, at+1)
+		return nil
+	case at < 0:
+		m.dated = append(m.dated, modelDated{
+			id: e.run, job: e.job, key: e.key, due: m.now + e.hours, created: m.now, latest: e.until(m.now), seq: e.seq,
+		})
+	case e.with == "keep", m.dated[at].seq > 0 && e.seq > 0 && e.seq <= m.dated[at].seq:
+	default:
+		d := &m.dated[at]
+		d.id, d.due, d.seq = e.run, m.now+e.hours, cmp.Or(e.seq, d.seq)
+		if d.latest = cmp.Or(d.latest, e.until(d.created)); d.latest > 0 {
+			d.due = min(d.due, d.latest)
+		}
+	}
+	slices.SortFunc(m.dated, func(a, b modelDated) int { return pg.CompareIDs(a.id, b.id) })
+	return nil
+}
+
+// arrive makes runs of the dated ones whose time has come. One that is too late for its job is skipped.
+func (m *model) arrive() (come map[uuid.UUID]bool) {
+	come = map[uuid.UUID]bool{}
+	for _, d := range slices.Clone(m.dated) {
+		j := &m.jobs[d.job]
+		if d.due > m.now || j.paused || m.frozen != "" {
+			continue
+		}
+		m.dated = slices.DeleteFunc(m.dated, func(o modelDated) bool { return o.id == d.id })
+		r := m.enter(d.id, d.job, domain.TriggerManual)
+		if r.due, r.ready = d.due, d.due; j.tolerance > 0 && m.now >= d.due+j.tolerance {
+			r.end(domain.StatusSkipped, domain.ReasonMissed)
+			continue
+		}
+		come[d.id] = true
+	}
+	return come
+}
+
+// modelLine is how the runs of a job with the policy queue stand when a claim begins.
+type modelLine struct {
+	first  uuid.UUID // the oldest that waits
+	length int       // how many wait at the gate
+}
+
+// lines are the lines of all jobs, without the runs that come to them by this claim.
+func (m *model) lines(come map[uuid.UUID]bool) []modelLine {
+	lines := make([]modelLine, len(m.jobs))
+	for _, r := range m.runs {
+		if l := &lines[r.job]; r.inReady && !r.accepted && !come[r.id] {
+			if l.first == uuid.Nil {
+				l.first = r.id
+			}
+			if r.parked {
+				l.length++
+			}
+		}
+	}
+	return lines
 }
 
 // claims is a claim of what is ready, by a replica. Of runs that replace each other the newest comes first. A gate
-// counts as held as long as the claim lasts, although the run that held it may be ended by the claim.
+// counts as held as long as the claim lasts, although the run that held it may be ended by the claim. So does a limit.
 func (e modelEvent) claims(m *model) {
 	var come, replace []uuid.UUID
+	var dated map[uuid.UUID]bool
+	if e.do == "claim" {
+		dated = m.arrive()
+	}
 	undecided, gates, expired := map[uuid.UUID]bool{}, slices.Clone(m.jobs), make([]uuid.UUID, len(m.jobs))
+	lines, holders := m.lines(dated), m.holders()
 	for i := range gates {
 		gates[i], expired[i] = m.facing(i)
 	}
-	for i := range m.runs {
-		r := &m.runs[i]
-		if m.frozen != "" || !r.inReady || r.accepted || r.ready > m.now ||
+	for _, r := range m.runs {
+		if m.frozen != "" || !r.inReady || r.accepted || r.ready > m.now && !r.atLimit ||
 			(e.do == "claim ordered") != (r.trigger == domain.TriggerReplay) {
 			continue
 		}
@@ -245,18 +476,58 @@ func (e modelEvent) claims(m *model) {
 	}
 	for _, id := range append(replace, come...) {
 		r := m.run(id)
-		switch g := &gates[r.job]; {
+		switch g, l := &gates[r.job], &lines[r.job]; {
 		case !r.inReady || undecided[id] && !m.comes(r, g, expired[r.job]):
-		case g.gated() && g.active != uuid.Nil && g.active != id:
-			m.park(r)
+		case g.gated() && g.active != id && (g.active != uuid.Nil || g.queues() && l.first != uuid.Nil &&
+			pg.CompareIDs(l.first, id) < 0):
+			m.park(r, l)
+		case m.jobs[r.job].limited && !r.holds && m.limit > 0 && holders+m.ahead(r) >= m.limit:
+			if r.atLimit, r.parked = true, false; undecided[id] {
+				g.waiting, m.jobs[r.job].waiting = id, id
+			}
 		default:
+			if r.bounded = m.jobs[r.job].limited && m.limit > 0; m.jobs[r.job].limited && !r.holds {
+				r.holds = true
+				holders++
+			}
 			g.take(id)
 			m.start(r, e.replica)
 		}
 	}
 }
 
-func (m *model) park(r *modelRun) { r.parked, r.ready = true, m.now+modelParked }
+// holders is how many runs hold the limit.
+func (m *model) holders() (n int) {
+	for _, r := range m.runs {
+		if r.holds && !r.status.Final() {
+			n++
+		}
+	}
+	return n
+}
+
+// ahead is how many runs wait at the limit before another one.
+func (m *model) ahead(of *modelRun) (n int) {
+	for _, r := range m.runs {
+		if r.atLimit && r.id != of.id && (of.trigger == domain.TriggerReplay && r.trigger != of.trigger ||
+			pg.CompareIDs(r.id, of.id) < 0) {
+			n++
+		}
+	}
+	return n
+}
+
+// park leaves a run at its gate. In a queue only so many may wait there.
+func (m *model) park(r *modelRun, l *modelLine) {
+	if j := &m.jobs[r.job]; j.queues() && !r.parked {
+		if l.length >= j.most && r.claims == 0 && r.trigger != domain.TriggerReplay {
+			r.end(domain.StatusSkipped, domain.ReasonLimit)
+			return
+		}
+		l.length++
+	}
+	r.parked, r.atLimit, r.ready = true, false, m.now+modelParked
+}
 
 // comes is a run that comes to the gate of its job. It reports whether the run may start.
 func (m *model) comes(r *modelRun, g *modelJob, expired uuid.UUID) bool {
@@ -277,7 +548,7 @@ func (m *model) comes(r *modelRun, g *modelJob, expired uuid.UUID) bool {
 	}
 	g.waiting, m.jobs[r.job].waiting = r.id, r.id
 	if len(replaces) == 0 { // else the gate may be free at once
-		m.park(r)
+		m.park(r, nil)
 	}
 	return false
 }
@@ -288,7 +559,7 @@ func (m *model) start(r *modelRun, replica int) {
 		j.take(r.id)
 	}
 	r.status, r.replica, r.started = domain.StatusRunning, replica, m.now
-	r.inReady, r.parked = false, false
+	r.inReady, r.parked, r.atLimit = false, false, false
 	r.attempt++
 	r.claims++
 }
@@ -344,8 +615,7 @@ func (e modelEvent) calls(m *model, r *modelRun) error {
 
 // listens ends the attempts whose targets have passed their deadlines.
 func (modelEvent) listens(m *model) {
-	for i := range m.runs {
-		r := &m.runs[i]
+	for _, r := range slices.Clone(m.runs) {
 		switch {
 		case m.frozen != "" || !r.accepted || r.ready > m.now:
 		case m.now >= r.started+modelDuration:
@@ -363,7 +633,7 @@ func (m *model) fail(r *modelRun, reason domain.Reason, after int) {
 		outcome = domain.AttemptTimedOut
 	}
 	switch {
-	case r.attempt >= j.maxAttempts, sent && j.once, reason == domain.ReasonTimeout && j.gated():
+	case r.attempt >= j.maxAttempts, sent && j.once, reason == domain.ReasonTimeout && (j.gated() || r.bounded):
 		m.end(r, modelEnd{domain.StatusDead, reason, outcome}, 0)
 	case m.expired(r, after):
 		m.end(r, modelEnd{domain.StatusDead, domain.ReasonExpired, outcome}, 0)
@@ -404,6 +674,8 @@ func (m *model) end(r *modelRun, e modelEnd, in int) {
 		e.status, e.reason = domain.StatusCancelled, r.reason
 	case e.status == domain.StatusSkipped && len(r.records) > 0: // something was sent before
 		e.status = domain.StatusDead
+	case !e.status.Final() && m.jobs[r.job].deleted:
+		e.status, e.reason = domain.StatusCancelled, domain.ReasonJobDeleted
 	}
 	r.status, r.reason, r.accepted, r.inReady, r.ready = e.status, e.reason, false, !e.status.Final(), m.now+in
 	if r.status == domain.StatusDead {
@@ -413,12 +685,12 @@ func (m *model) end(r *modelRun, e modelEnd, in int) {
 		j.active = uuid.Nil
 		m.release(r.job, r.reason == domain.ReasonReplaced && j.waiting != uuid.Nil)
 	}
+	m.ended(r.id)
 }
 
 // release lets the oldest run that is parked at a gate come to it, or the one that waits there.
 func (m *model) release(job int, waiting bool) {
-	for i := range m.runs {
-		r := &m.runs[i]
+	for _, r := range m.runs {
 		if r.job == job && (waiting && r.id == m.jobs[job].waiting || !waiting && r.parked) {
 			r.parked, r.ready = false, m.now
 			return
@@ -428,7 +700,7 @@ func (m *model) release(job int, waiting bool) {
 
 // cancel ends the runs that wait, and asks for the end of those that run.
 func (m *model) cancel(job int, reason domain.Reason, ids ...uuid.UUID) {
-	j := &m.jobs[job]
+	j, over := &m.jobs[job], []uuid.UUID(nil)
 	for _, id := range ids {
 		r := m.run(id)
 		if r.status.Final() {
@@ -437,7 +709,8 @@ func (m *model) cancel(job int, reason domain.Reason, ids ...uuid.UUID) {
 		if r.reason = reason; r.status == domain.StatusRunning {
 			continue
 		}
-		r.status, r.inReady, r.parked = domain.StatusCancelled, false, false
+		r.end(domain.StatusCancelled, reason)
+		over = append(over, id)
 		for _, place := range []*uuid.UUID{&j.active, &j.waiting} {
 			if *place == id {
 				*place = uuid.Nil
@@ -446,5 +719,8 @@ func (m *model) cancel(job int, reason domain.Reason, ids ...uuid.UUID) {
 	}
 	if len(ids) > 0 && j.active == uuid.Nil {
 		m.release(job, false)
+	}
+	for _, id := range over {
+		m.ended(id)
 	}
 }

@@ -78,6 +78,27 @@ func TestJobsShareALimit(t *testing.T) {
 	c.WantCount(0, "runs are left", `SELECT count(*) FROM punctual.ready`)
 }
 
+// A run is due once its limit has room, however long it has waited for that. (After half an hour it counted as due, and
+// the limit stood idle until the run was looked at again.)
+func TestARunThatHasWaitedLongAtALimitIsDueOnceThereIsRoom(t *testing.T) {
+	c := NewReplica(t)
+	putLimit(c.Fixture, "warehouse", 1, 0)
+	c.Create("holds", Never, limited("warehouse"))
+	c.Create("waits", Never, limited("warehouse"))
+	holds := c.Begun("holds")
+	c.Trigger("waits")
+	c.ClaimReady(10)
+	for _, left := range []string{"1 h", "29 min", "1 min", "3 s"} {
+		c.Exec(`UPDATE punctual.ready SET due_at = now() + $1::interval`, left)
+		release(c.Fixture)
+		c.WantCount(0, "runs are due while the limit is held", `SELECT count(*) FROM punctual.ready WHERE due_at <= now()`)
+	}
+	c.Exec(`UPDATE punctual.ready SET due_at = now() + interval '29 min'`)
+	c.Finish(Succeeded(holds))
+	release(c.Fixture)
+	c.WantCount(1, "runs are due", `SELECT count(*) FROM punctual.ready WHERE due_at <= now()`)
+}
+
 // A limit of how many run bounds the requests of a run, too: none follows one that timed out, whose target may still be
 // working, unless the job says so. A rate bounds starts alone. (Two requests of a run worked at a limit of one.)
 func TestALimitOfOneLetsNoSecondRequestOfARunWork(t *testing.T) {
