@@ -29,7 +29,7 @@ type Serve struct {
 
 	Frozen         bool   `help:"Freeze the deployment at the start, for all replicas: nothing is sent until punctual unfreeze. Each start with this flag freezes again."`
 	AdoptDatabase  bool   `help:"Dispatch from a database whose name or system identifier has changed, as after pg_upgrade or a blue/green upgrade. Without this flag such a database is frozen until punctual unfreeze, as it may be a restored dump."`
-	ArchiveCommand string `placeholder:"COMMAND" help:"Shell command that archives each day of runs before it is dropped, from its standard input; %d stands for the day: 'zstd -q > /archive/%d.ndjson.zst'. A day stays until the command has exited with 0. none: days are no longer archived. Default: as the last replica said that had the flag; this one runs no command. The same on every replica."`
+	ArchiveCommand string `placeholder:"COMMAND" help:"Command that archives each day of runs before it is dropped, from its standard input; %d stands for the day: 'zstd -q > /archive/%d.ndjson.zst' is run by sh, '[\"/upload\", \"%d\"]' without a shell. A day stays until the command has exited with 0. none: days are no longer archived. Default: as the last replica said that had the flag; this one runs no command. The same on every replica."`
 	Dispatch       string `default:"on" enum:"on,off" help:"off: the replica serves only the API. It claims and sends nothing, and serves no queue."`
 }
 

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,8 +27,9 @@ const (
 	mostCommand = 4096
 )
 
-// CheckCommand returns an error if a command cannot archive days. It is run by sh. In it, %d stands for the day, such
-// as 2026-09-01, and %% for %. For a further part of a day, %d is 2026-09-01.2.
+// CheckCommand returns an error if a command cannot archive days. It is run by sh, or without a shell if it is a JSON
+// array of a program and its arguments. In it, %d stands for the day, such as 2026-09-01, and %% for %. For a further
+// part of a day, %d is 2026-09-01.2.
 func CheckCommand(command string) error {
 	if command == "" || command == None {
 		return nil
@@ -35,23 +37,47 @@ func CheckCommand(command string) error {
 	if len(command) > mostCommand || strings.ContainsRune(command, 0) {
 		return fmt.Errorf("must have at most %d bytes, and no byte that is zero", mostCommand)
 	}
-	_, days, err := expand(command, "")
+	words, days, err := parse(command, "")
 	if err == nil && days == 0 {
 		err = errors.New("must contain %d, the day: else each day overwrites the one before")
 	}
 	if err != nil {
 		return err
 	}
-	if _, err := exec.LookPath("sh"); err != nil {
-		return errors.New("needs a shell, and there is no sh in PATH, as in the published image: use an image that has one")
+	if _, err := exec.LookPath(words[0]); err != nil && words[0] == shell {
+		return errors.New("needs a shell, and there is no sh in PATH, as in the published image: use an image that has one, " +
+			`or a JSON array of a program and its arguments, such as ["/upload", "%d"]`)
+	} else if err != nil {
+		return fmt.Errorf("cannot be run: %w", err)
 	}
 	return nil
 }
 
-// expand fills in the day. days is how often it stands in the command.
-func expand(command, day string) (text string, days int, err error) {
+const shell = "sh"
+
+// parse returns the program that a command runs on a day, and its arguments. days is how often the day is in them.
+func parse(command, day string) (words []string, days int, err error) {
+	words = []string{shell, "-c", command}
+	if strings.HasPrefix(strings.TrimSpace(command), "[") {
+		if json.Unmarshal([]byte(command), &words) != nil || len(words) == 0 || words[0] == "" {
+			return nil, 0, errors.New(`begins with [, so it must be a JSON array of a program and its arguments, such as ` +
+				`["/upload", "%d"]; a shell command may begin with test in place of [`)
+		}
+	}
+	for i := range words {
+		var n int
+		if words[i], n, err = expand(words[i], day); err != nil {
+			return nil, 0, err
+		}
+		days += n
+	}
+	return words, days, nil
+}
+
+// expand fills in the day. days is how often it stands in the word.
+func expand(word, day string) (text string, days int, err error) {
 	var b strings.Builder
-	for rest := command; ; {
+	for rest := word; ; {
 		before, after, found := strings.Cut(rest, "%")
 		b.WriteString(before)
 		switch {
@@ -77,15 +103,15 @@ var (
 // pipe runs a command, which reads what write writes. If write fails or ctx ends, the command is killed, as it would
 // take the end of its input for the end of the day. The command is given no setting of Punctual's, as those have
 // secrets.
-func (a *Archives) pipe(ctx context.Context, command string, write func(io.Writer) error) error {
+func (a *Archives) pipe(ctx context.Context, command []string, write func(io.Writer) error) error {
 	ctx, kill := context.WithCancelCause(ctx)
 	defer kill(nil)
 	hangs := time.AfterFunc(a.patience, func() { kill(errHangs) })
 	defer hangs.Stop()
 	var said tail
-	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = environment(), &said, &said, closing
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that what the shell has started is killed with it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that what the command has started is killed with it
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	in, err := cmd.StdinPipe()
 	if err != nil {

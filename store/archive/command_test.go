@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ func TestACommandSucceedsOnlyIfItReadsToTheEnd(t *testing.T) {
 		"it is killed":            {`kill -9 $$`, nil, "the command failed: signal: killed"},
 		"there is no such one":    {`no-such-program 2>/dev/null`, nil, "the command failed: exit status 127"},
 		"the export fails":        {`cat > /dev/null`, errWrite, errWrite.Error()},
+		"it needs no shell":       {`["sed", "-n", "$ {s/x*//; q42}"]`, nil, "the command failed: exit status 42"},
 		"it gets no secrets": {
 			`cat > /dev/null; test -z "$PUNCTUAL_MASTER_KEY$DATABASE_URL" && test -n "$PATH"`, nil, "<nil>",
 		},
@@ -36,7 +38,11 @@ func TestACommandSucceedsOnlyIfItReadsToTheEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := New(nil, Options{Log: slog.New(slog.DiscardHandler)})
 			a.patience = 500 * time.Millisecond
-			err := a.pipe(t.Context(), tt.command, func(w io.Writer) error {
+			command, _, err := parse(tt.command, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = a.pipe(t.Context(), command, func(w io.Writer) error {
 				for range 1000 {
 					if _, err := w.Write(make([]byte, 1000)); err != nil {
 						return err
@@ -64,6 +70,13 @@ func TestACommandNamesTheDay(t *testing.T) {
 		"a %d %":                  "has a %",
 		strings.Repeat("x", 5000): "at most 4096 bytes",
 		"a %d \x00":               "zero",
+		`["cat", "/%d"]`:          "",
+		`["cat", "/x"]`:           "must contain %d",
+		`["no-such", "%d"]`:       "cannot be run",
+		`["", "%d"]`:              "a JSON array",
+		`["cat", 1, "%d"]`:        "a JSON array",
+		`[]`:                      "a JSON array",
+		`[ -d /a ] && cat > %d`:   "may begin with test",
 	} {
 		if err := CheckCommand(command); want == "" && err != nil || want != "" && !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%.20q: %v, want %q", command, err, want)
@@ -85,11 +98,18 @@ func TestACommandGetsNoSecretsOfPunctual(t *testing.T) {
 	}
 }
 
-func TestACommandNeedsAShell(t *testing.T) {
+func TestACommandNeedsAShellUnlessItIsAnArray(t *testing.T) {
 	if err := CheckCommand("cat >%d"); err != nil {
 		t.Fatal(err)
 	}
+	program, err := exec.LookPath("cat")
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv("PATH", t.TempDir())
+	if err := CheckCommand(fmt.Sprintf(`[%q, "%%d"]`, program)); err != nil {
+		t.Errorf("an array: %v", err)
+	}
 	if err := CheckCommand("cat >%d"); err == nil || !strings.Contains(err.Error(), "no sh in PATH") {
 		t.Errorf("without a shell: %v", err)
 	}

@@ -86,7 +86,11 @@ func (a *Archives) next(ctx context.Context) (p part, found bool, err error) {
 
 // archive runs the command for a day, and writes what became of it.
 func (a *Archives) archive(ctx context.Context, l *leased, p part) error {
-	command, _, err := expand(a.options.Command, p.name())
+	command, _, err := parse(a.options.Command, p.name())
+	if err != nil {
+		return err
+	}
+	said, _, err := expand(a.options.Command, p.name())
 	if err != nil {
 		return err
 	}
@@ -109,7 +113,7 @@ func (a *Archives) archive(ctx context.Context, l *leased, p part) error {
 	defer cancel()
 	switch {
 	case failed == nil:
-		if err := a.succeeded(end, l, p, command, w); err != nil {
+		if err := a.succeeded(end, l, p, said, w); err != nil {
 			return fmt.Errorf("writing that %s was archived: %w", p.name(), err)
 		}
 		a.log.Info("a day of runs was archived", "day", p.name(), "runs", w.Runs, "bytes", w.bytes,
