@@ -167,44 +167,66 @@ func (s *seeder) settle(ctx context.Context) error {
 // historyDays is the number of days that seeded history covers: less than the default retention.
 const historyDays = 28
 
-// historyJobs is the largest number of jobs that seeded runs belong to.
-const historyJobs = 10_000
+// Seeded history is uneven, as history is: frequentJobs jobs share nearly all runs, one after the other at even
+// intervals. Besides them, up to dailyJobs jobs have one run a day, and all others have none.
+const (
+	frequentJobs = 20
+	dailyJobs    = 500
+)
 
-// A seeded run was triggered by hand, which can happen at any time, and succeeded at its first attempt.
-const insertHistory = `
+// seededRuns writes a run for each job and instant (at) of a query. It was triggered by hand, which can happen at any
+// time, and succeeded at its first attempt.
+const seededRuns = `
 INSERT INTO punctual.runs (id, job_id, replica, scheduled_for, due_at, created_at, claimed_at, started_at, finished_at,
     fence, tenant, job_version, lane, attempt, http_status, late, status, trigger, triggered_by)
-SELECT (substr(ms, 1, 8) || '-' || substr(ms, 9) || '-7' || substr(gen_random_uuid()::text, 16))::uuid, j.id, $6::uuid,
+SELECT (substr(ms, 1, 8) || '-' || substr(ms, 9) || '-7' || substr(gen_random_uuid()::text, 16))::uuid, j.id, $1::uuid,
        at, at, at, at + interval '4 ms', at + interval '5 ms', at + interval '40 ms',
        nextval('punctual.fences'), j.tenant, j.version, j.lane, 1, 200, false, 'succeeded', 'manual',
        'a caller without sign-in'
-FROM (SELECT i, at, lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') AS ms
-      FROM generate_series($1::int, $2::int) i,
-           LATERAL (SELECT date_trunc('milliseconds', $3::timestamptz + i * $4::interval) AS at) a) r
-JOIN unnest($5::uuid[]) WITH ORDINALITY k(id, n) ON k.n = 1 + r.i::bigint * 7919 % cardinality($5::uuid[])
+FROM (SELECT *, lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') AS ms FROM (%s) a) r
 JOIN LATERAL (
     SELECT s.job_id AS id, s.tenant, s.version, s.lane
     FROM punctual.schedules s
-    WHERE s.job_id = k.id) j ON true
-ORDER BY r.i`
+    WHERE s.job_id = r.job) j ON true
+ORDER BY r.at`
 
-// history writes finished runs of existing jobs, evenly spread from historyDays ago to a minute ago.
+var (
+	insertFrequent = fmt.Sprintf(seededRuns, `
+		SELECT ($2::uuid[])[1 + i % cardinality($2::uuid[])] AS job,
+		       date_trunc('milliseconds', $3::timestamptz + i * $4::interval) AS at
+		FROM generate_series($5::int, $6::int) i`)
+	insertDaily = fmt.Sprintf(seededRuns, `
+		SELECT k.id AS job, $3::timestamptz + day * interval '1 day' + k.n * interval '1 day' / cardinality($2::uuid[]) AS at
+		FROM unnest($2::uuid[]) WITH ORDINALITY k(id, n), generate_series($4::int, $5::int) day`)
+)
+
+// history writes finished runs of existing jobs, from historyDays ago to a minute ago.
 func (s *seeder) history(ctx context.Context, runs int) error {
 	const length = historyDays * 24 * time.Hour
-	var ids []uuid.UUID
+	daily := min(dailyJobs, runs/historyDays/4)
+	var often, rarely []uuid.UUID
 	var from time.Time
 	err := s.pool.QueryRow(ctx, `
-		SELECT (SELECT array_agg(id)
-		        FROM (SELECT id FROM punctual.jobs WHERE state = 'active' ORDER BY id LIMIT $1) j),
-		       now() - $2::interval - interval '1 min',
-		       punctual.create_partitions((now() AT TIME ZONE 'UTC' - $2::interval - interval '1 min')::date,
-		           (now() AT TIME ZONE 'UTC')::date)`, historyJobs, length).Scan(&ids, &from, nil)
+		WITH chosen AS (
+		    SELECT id, row_number() OVER (ORDER BY id) AS n
+		    FROM (SELECT id FROM punctual.jobs WHERE state = 'active' ORDER BY id LIMIT $1::int + $2::int) j)
+		SELECT (SELECT array_agg(id ORDER BY n) FROM chosen WHERE n <= $1::int),
+		       coalesce((SELECT array_agg(id ORDER BY n) FROM chosen WHERE n > $1::int), '{}'),
+		       now() - $3::interval - interval '1 min',
+		       punctual.create_partitions((now() AT TIME ZONE 'UTC' - $3::interval - interval '1 min')::date,
+		           (now() AT TIME ZONE 'UTC')::date)`, frequentJobs, daily, length).Scan(&often, &rarely, &from, nil)
 	if err != nil {
 		return fmt.Errorf("seeding history: %w", err)
 	}
 	replica := uuid.New()
+	if len(rarely) > 0 {
+		if _, err := s.pool.Exec(ctx, insertDaily, replica, rarely, from, 0, historyDays-1); err != nil {
+			return fmt.Errorf("seeding the runs of daily jobs: %w", err)
+		}
+	}
+	runs -= len(rarely) * historyDays
 	return s.inBatches(ctx, "runs", 0, runs-1, func(ctx context.Context, first, last int) error {
-		_, err := s.pool.Exec(ctx, insertHistory, first, last, from, length/time.Duration(runs), ids, replica)
+		_, err := s.pool.Exec(ctx, insertFrequent, replica, often, from, length/time.Duration(runs), first, last)
 		return err
 	})
 }
