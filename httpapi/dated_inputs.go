@@ -19,7 +19,7 @@ type DatedInput struct {
 	Key          string           `json:"key,omitempty" minLength:"1" doc:"Your name for the run: 1 to 255 bytes without control characters. Among the job's pending runs there is one with it; from its claim on, the key is free. Absent: the server makes one." example:"order-42"`
 	OnConflict   jobs.KeyConflict `json:"on_conflict,omitempty" minLength:"1" enum:"keep,replace,error" default:"keep" doc:"The treatment of a pending run with the key. keep: it stays as it is, and the response shows it; replace: it gets the time, the body and all else of this request; error: the response is 409 with the code key_pending." example:"replace"`
 	NotAfter     domain.Duration  `json:"not_after,omitzero" doc:"How long after the key was first written the run is due at the latest, however often it is replaced: 1s to 8784h. Absent: it can be put off for ever." example:"5m"`
-	Sequence     *int64           `json:"sequence,omitempty" doc:"A replacement is left out if its sequence is not higher than that of the pending run. So requests may arrive in any order. Absent: it replaces any." example:"7"`
+	Sequence     *int64           `json:"sequence,omitempty" doc:"A replacement is left out if its sequence is not higher than that of the pending run, or of one that was claimed or cancelled in the last day. So requests may arrive in any order. Absent: it replaces any." example:"7"`
 	ExpiresAfter domain.Duration  `json:"expires_after,omitzero" doc:"As expires_after of a job, in its place for this run. Absent: the job's." example:"30m"`
 }
 

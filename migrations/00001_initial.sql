@@ -349,6 +349,7 @@ BEGIN
     DELETE FROM punctual.job_versions WHERE job_id = ANY (ids);
     DELETE FROM punctual.dated WHERE job_id = ANY (ids);
     DELETE FROM punctual.dated_work WHERE job_id = ANY (ids);
+    DELETE FROM punctual.dated_sequences WHERE job_id = ANY (ids);
     RETURN NULL;
 END
 $$;
@@ -1065,7 +1066,8 @@ COMMENT ON COLUMN punctual.dated.held_since IS 'Always null.';
 COMMENT ON COLUMN punctual.dated.held_until IS 'Always null.';
 COMMENT ON COLUMN punctual.dated.created_at IS 'When the key was first written.';
 COMMENT ON COLUMN punctual.dated.latest_at IS 'No replacement moves it beyond: created_at + not_after; null: no bound.';
-COMMENT ON COLUMN punctual.dated.sequence IS 'A replacement needs a higher one, if both have one.';
+COMMENT ON COLUMN punctual.dated.sequence IS
+    'A replacement needs a higher one, if both have one. dated_sequences keeps it for a day after the claim.';
 COMMENT ON COLUMN punctual.dated.expires_after IS 'As expires_after of the job, in its place; null: the job''s.';
 COMMENT ON COLUMN punctual.dated.key IS 'The caller''s name for it, unique among the job''s pending dated runs.';
 COMMENT ON COLUMN punctual.dated.headers IS 'Headers that replace the job''s; null: the job''s.';
@@ -1090,6 +1092,45 @@ COMMENT ON COLUMN punctual.dated_work.looked_at IS 'When its last batch was done
 COMMENT ON COLUMN punctual.dated_work.removed IS 'How many were removed because the job was deleted.';
 COMMENT ON COLUMN punctual.dated_work.first IS 'When the first of them was due.';
 COMMENT ON COLUMN punctual.dated_work.last IS 'When the last of them was due.';
+
+-- A row of dated guards against older writes of its key only as long as it is there. This table does so for a day more.
+CREATE TABLE punctual.dated_sequences (
+    job_id    uuid NOT NULL,
+    run_id    uuid NOT NULL,
+    due_at    timestamptz NOT NULL,
+    left_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    sequence  bigint NOT NULL,
+    tenant    integer NOT NULL,
+    key       text NOT NULL,
+    PRIMARY KEY (job_id, key)
+) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 20000);
+CREATE INDEX dated_sequences_by_age ON punctual.dated_sequences (left_at);
+COMMENT ON TABLE  punctual.dated_sequences IS
+    'The highest sequence of each key whose dated run was claimed or cancelled in the last day. A replacement with one '
+    'that is not higher changes nothing.';
+COMMENT ON COLUMN punctual.dated_sequences.job_id IS 'Whose run it was.';
+COMMENT ON COLUMN punctual.dated_sequences.run_id IS 'The id of the run.';
+COMMENT ON COLUMN punctual.dated_sequences.due_at IS 'When it was due.';
+COMMENT ON COLUMN punctual.dated_sequences.left_at IS 'When it was claimed or cancelled. A day later the row goes.';
+COMMENT ON COLUMN punctual.dated_sequences.sequence IS 'The sequence that it had.';
+COMMENT ON COLUMN punctual.dated_sequences.tenant IS 'Whose job it is.';
+COMMENT ON COLUMN punctual.dated_sequences.key IS 'The key that it had.';
+
+CREATE FUNCTION punctual.keep_sequence() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO punctual.dated_sequences AS kept (job_id, key, tenant, sequence, run_id, due_at)
+    VALUES (OLD.job_id, OLD.key, OLD.tenant, OLD.sequence, OLD.run_id, OLD.due_at)
+    ON CONFLICT (job_id, key) DO UPDATE
+    SET sequence = excluded.sequence, run_id = excluded.run_id, due_at = excluded.due_at, left_at = excluded.left_at
+    WHERE excluded.sequence > kept.sequence OR kept.left_at < clock_timestamp() - interval '1 day';
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION punctual.keep_sequence() IS 'Keeps the sequence of a dated run that leaves the table.';
+
+CREATE TRIGGER keep_sequence AFTER DELETE ON punctual.dated FOR EACH ROW
+    WHEN (OLD.sequence IS NOT NULL) EXECUTE FUNCTION punctual.keep_sequence();
 
 -- A UUIDv7 of an instant: its milliseconds, the version, and random bits. It is a single expression, because Postgres
 -- plans any other function in SQL anew at each call.
@@ -1121,12 +1162,13 @@ $$;
 COMMENT ON FUNCTION punctual.count_dated(integer, integer) IS
     'Refuses a tenant more dated runs than its max_pending_runs.';
 
--- It loops because the row of the key may be claimed between two statements. Unless it replaces the row, it does not
+-- It loops because the row of the key may be claimed between two statements, so it looks for a sequence that is as high
+-- before it writes a replacement and after it has made a new run. Unless it replaces the row, it does not
 -- lock it: the transaction of the caller may stay open for long, and would keep the row from being claimed. It inserts
 -- before it looks, because a look by key that was planned for an empty table read all rows of the job.
 CREATE FUNCTION punctual.write_dated(
     INOUT key text, OUT run uuid, OUT due_at timestamptz, OUT created boolean, OUT replaced boolean,
-    of_job uuid, of_tenant integer, in_lane smallint, due timestamptz, on_conflict text, not_after interval,
+    OUT outdated boolean, of_job uuid, of_tenant integer, in_lane smallint, due timestamptz, on_conflict text, not_after interval,
     sequence bigint, expires_after interval, headers jsonb, body bytea, triggered_by text, traceparent text DEFAULT NULL)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
@@ -1138,6 +1180,14 @@ DECLARE
     most integer;
 BEGIN
     LOOP
+        SELECT s.run_id, s.due_at, false, false INTO run, due_at, created, replaced
+        FROM punctual.dated_sequences s
+        WHERE on_conflict = 'replace' AND s.job_id = of_job AND s.key = n.key AND s.sequence >= n.sequence
+            AND s.left_at > now - interval '1 day'
+            AND NOT EXISTS (SELECT FROM punctual.dated o
+                            WHERE o.job_id = of_job AND o.key = n.key AND o.sequence >= n.sequence);
+        outdated := FOUND;
+        EXIT WHEN outdated;
         IF on_conflict = 'replace' THEN
             INSERT INTO punctual.dated AS old VALUES (n.*)
             ON CONFLICT ON CONSTRAINT dated_pkey DO UPDATE
@@ -1159,6 +1209,14 @@ BEGIN
             INTO run, due_at, created, most;
         END IF;
         IF FOUND THEN
+            IF created AND on_conflict = 'replace' AND n.sequence IS NOT NULL AND EXISTS (
+                SELECT FROM punctual.dated_sequences s
+                WHERE s.job_id = of_job AND s.key = n.key AND s.sequence >= n.sequence
+                    AND s.left_at > now - interval '1 day')
+            THEN
+                DELETE FROM punctual.dated o WHERE o.job_id = of_job AND o.key = n.key;
+                CONTINUE;
+            END IF;
             IF created AND most IS NOT NULL THEN
                 PERFORM punctual.count_dated(of_tenant, most);
             END IF;
@@ -1175,7 +1233,8 @@ $$;
 COMMENT ON FUNCTION punctual.write_dated IS
     'Writes a dated run of a job; without a key its id is the key. on_conflict says what becomes of one with the same '
     'key that is pending: replace moves it, unless its sequence is as high; keep leaves it as it is. It returns the '
-    'run that is pending then.';
+    'run that is pending then. A replacement writes nothing, and is outdated, if a run of the key with a sequence as '
+    'high was claimed or cancelled in the last day: then it returns that one.';
 
 CREATE TABLE punctual.claims (
     id          uuid PRIMARY KEY,
@@ -2011,6 +2070,7 @@ BEGIN
     IF coalesce(at >= now - interval '1 day' AND at < '2200-01-01 UTC', delay BETWEEN '0' AND '366 days')
         AND coalesce(punctual.is_key(key), true) AND on_conflict IN ('keep', 'replace', 'error')
         AND num_nonnulls(not_after, expires_after, headers, punctual.data_fault(body, 262144)) = 0
+        AND (sequence IS NULL OR on_conflict <> 'replace')
     THEN
         at := coalesce(at, now + delay);
         run := punctual.run_id_at(at);
@@ -4069,6 +4129,7 @@ DECLARE
         ['waiting',          'SELECT',                         own, NULL],
         ['dated',            'SELECT, INSERT, UPDATE, DELETE', own, NULL],
         ['dated_work',       'SELECT, INSERT, UPDATE',         own, NULL],
+        ['dated_sequences',  'SELECT, INSERT, UPDATE',         own, NULL],
         ['grants',           'SELECT',                         own, NULL],
         ['events',           'SELECT, INSERT',                 own, NULL],
         ['set_aside',        'SELECT',                         own, NULL],
@@ -4269,7 +4330,7 @@ DROP TABLE punctual.grants, punctual.changes, punctual.change_feeds, punctual.ev
     punctual.counted_hours, punctual.daily_usage, punctual.counted_days, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,
     punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas_seen, punctual.replicas, punctual.cancels,
     punctual.reports, punctual.completions,
-    punctual.claims, punctual.ready, punctual.workflows, punctual.set_aside, punctual.dated, punctual.dated_work, punctual.waiting, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
+    punctual.claims, punctual.ready, punctual.workflows, punctual.set_aside, punctual.dated, punctual.dated_work, punctual.dated_sequences, punctual.waiting, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
     punctual.jobs, punctual.queues, punctual.tenants, punctual.archives, punctual.locks, punctual.deployment;
 DROP DOMAIN punctual.audit_action, punctual.run_reason, punctual.run_trigger, punctual.run_status;
 DROP SEQUENCE punctual.fences;

@@ -129,7 +129,7 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 	failed := []error{zones, s.Tenants.WarnOfKeys(ctx)}
 	for _, chore := range []func(context.Context) (int, bool, error){
 		s.Claims.Sweep, s.Jobs.SweepDated, s.ForgetIdempotencyKeys, s.Jobs.ForgetCompletedJobs, s.Jobs.PurgeJobs,
-		s.Jobs.ForgetVersions,
+		s.Jobs.ForgetVersions, s.Jobs.ForgetSequences,
 		s.Letters.ForgetDeadLetters, s.Letters.ForgetOperations, s.Events.Forget, s.Overview.ForgetHours,
 		s.Overview.ForgetUsage, s.ForgetService, s.ForgetReplicas,
 		s.Notices.EndIncidents, s.Notices.ForgetNotices, s.Secrets.ForgetOfDeleted, s.Audit.Forget,

@@ -149,12 +149,12 @@ type sending struct {
 
 func (l *lived) begin() {
 	l.Exec(`TRUNCATE punctual.changes, punctual.runs, punctual.run_data, punctual.attempts, punctual.ready, punctual.claims,
-		punctual.cancels, punctual.dead_letters, punctual.dated, punctual.limits, punctual.jobs CASCADE`)
+		punctual.cancels, punctual.dead_letters, punctual.dated, punctual.dated_sequences, punctual.limits, punctual.jobs CASCADE`)
 	l.Exec(`DELETE FROM punctual.replicas`)
 	l.Unfreeze(l.Tenant)
 	l.Unfreeze(freeze.Deployment)
 	*l = lived{
-		Replica: l.Replica, model: model{limit: 1}, began: l.Clock().Truncate(time.Second),
+		Replica: l.Replica, model: model{limit: 1, guards: map[modelKey]modelGuard{}}, began: l.Clock().Truncate(time.Second),
 		fences: map[uuid.UUID][]int64{}, highest: map[uuid.UUID]int64{},
 	}
 	l.Must(l.limit(l.model.limit))
@@ -545,6 +545,7 @@ func (l *lived) pass(by time.Duration) {
 	l.Exec(`UPDATE punctual.ready SET due_at = due_at - $1::interval`, by)
 	l.Exec(`UPDATE punctual.dated
 		SET due_at = due_at - $1::interval, latest_at = latest_at - $1::interval, created_at = created_at - $1::interval`, by)
+	l.Exec(`UPDATE punctual.dated_sequences SET left_at = left_at - $1::interval`, by)
 	l.Exec(`UPDATE punctual.runs
 		SET due_at = due_at - $1::interval, started_at = started_at - $1::interval,
 			accepted_at = accepted_at - $1::interval, next_attempt_at = next_attempt_at - $1::interval

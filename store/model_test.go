@@ -3,6 +3,7 @@ package store_test
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -22,8 +23,15 @@ type model struct {
 	jobs   []modelJob
 	runs   []*modelRun  // by id
 	dated  []modelDated // by id
+	guards map[modelKey]modelGuard
 	made   map[modelCause]uuid.UUID
 }
+
+// modelKey is a key of a job's dated runs.
+type modelKey struct{ job, key int }
+
+// modelGuard is the number of a dated run that has left. It guards its key for a day.
+type modelGuard struct{ seq, left int }
 
 // modelCause is a run or an event, and the job of which it has made a run. Only the store knows the id of that.
 type modelCause struct {
@@ -99,7 +107,7 @@ func transition(m model, e modelEvent) (after model, err error) {
 	for i, r := range m.runs {
 		m.runs[i] = new(*r)
 	}
-	m.made = e.made
+	m.guards, m.made = maps.Clone(m.guards), e.made
 	switch r := m.run(e.run); e.do {
 	case "create":
 		m.create(m.jobs[e.job].base)
@@ -391,8 +399,9 @@ func (e modelEvent) dates(m *model) error {
 	case e.do == "undate" && at < 0, e.do == "move" && at < 0:
 		return errBadState
 	case e.do == "undate":
-		m.dated = slices.Delete(m.dated, at, at+1)
+		m.leave(m.dated[at])
 		return nil
+	case e.with == "replace" && e.seq > 0 && e.seq <= m.guard(e.job, e.key):
 	case at < 0:
 		m.dated = append(m.dated, modelDated{
 			id: e.run, job: e.job, key: e.key, due: m.now + e.hours, created: m.now, latest: e.until(m.now), seq: e.seq,
@@ -409,6 +418,22 @@ func (e modelEvent) dates(m *model) error {
 	return nil
 }
 
+// leave removes a dated run. Its number guards the key from now on, unless a higher one does.
+func (m *model) leave(d modelDated) {
+	m.dated = slices.DeleteFunc(m.dated, func(o modelDated) bool { return o.id == d.id })
+	if d.seq > m.guard(d.job, d.key) {
+		m.guards[modelKey{d.job, d.key}] = modelGuard{d.seq, m.now}
+	}
+}
+
+// guard is the number that a replacement of a key needs to exceed; 0: none.
+func (m *model) guard(job, key int) int {
+	if g := m.guards[modelKey{job, key}]; m.now < g.left+24 {
+		return g.seq
+	}
+	return 0
+}
+
 // arrive makes runs of the dated ones whose time has come. One that is too late for its job is skipped.
 func (m *model) arrive() (come map[uuid.UUID]bool) {
 	come = map[uuid.UUID]bool{}
@@ -417,7 +442,7 @@ func (m *model) arrive() (come map[uuid.UUID]bool) {
 		if d.due > m.now || j.paused || m.frozen != "" {
 			continue
 		}
-		m.dated = slices.DeleteFunc(m.dated, func(o modelDated) bool { return o.id == d.id })
+		m.leave(d)
 		r := m.enter(d.id, d.job, domain.TriggerManual)
 		if r.due, r.ready = d.due, d.due; j.tolerance > 0 && m.now >= d.due+j.tolerance {
 			r.end(domain.StatusSkipped, domain.ReasonMissed)

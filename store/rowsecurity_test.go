@@ -69,6 +69,8 @@ func furnish(c Fixture) {
 	c.Date("theirs", jobs.DateRequest{Delay: time.Hour})
 	c.Emit("theirs", `1`)
 	c.Exec(`INSERT INTO punctual.dated_work (job_id, tenant) VALUES ($1, $2)`, job.ID, c.Tenant)
+	c.Exec(`INSERT INTO punctual.dated_sequences (job_id, key, tenant, sequence, run_id, due_at)
+		VALUES ($1, 'key', $2, 1, $3, now())`, job.ID, c.Tenant, run.ID)
 	c.Exec(`INSERT INTO punctual.cancels (run_id, replica) VALUES ($1, gen_random_uuid())`, run.ID)
 	c.Exec(`INSERT INTO punctual.reports (run_id, tenant, fence, outcome) VALUES ($1, $2, 1, 'failed')`, run.ID, c.Tenant)
 	c.Exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,

@@ -19,7 +19,7 @@ type runJob struct {
 	Key          string           `placeholder:"KEY" help:"Your name for the run while it is pending. The job has one pending run with it. Default: the server makes one."`
 	OnConflict   jobs.KeyConflict `placeholder:"WORD" help:"Treatment of a pending run with the key: keep, replace or error. Default: keep."`
 	NotAfter     domain.Duration  `placeholder:"DURATION" help:"How long replacements may put it off in all, since the key was first written. Default: for ever."`
-	Sequence     *int64           `placeholder:"N" help:"A replacement needs a higher one than the pending run has. Default: it replaces any."`
+	Sequence     *int64           `placeholder:"N" help:"A replacement needs a higher one than the pending run has, or one that was claimed or cancelled in the last day. Default: it replaces any."`
 	ExpiresAfter domain.Duration  `placeholder:"DURATION" help:"How long after it was due it may still start, in place of the job's expires_after."`
 }
 
@@ -52,6 +52,8 @@ func tellDated(dated jobs.Dated, err error, replaced string) error {
 		became = "is pending"
 	case dated.Replaced:
 		became = replaced
+	case dated.Outdated:
+		became = "was claimed or cancelled with a sequence as high, so nothing was written"
 	}
 	return done(result(dated.Run, err), "the run with the key %s %s; it is due at %s", dated.Key, became,
 		instant(&dated.DueAt))

@@ -73,6 +73,7 @@ type Dated struct {
 	DueAt    time.Time `json:"due_at" doc:"When it is due." example:"2026-12-01T16:00:00Z"`
 	Created  bool      `json:"created" doc:"false: a run with the key was pending." example:"true"`
 	Replaced bool      `json:"replaced" doc:"Whether that run was moved." example:"false"`
+	Outdated bool      `json:"outdated" doc:"Nothing was written: a run with the key and a sequence as high, run, was claimed or cancelled in the last day." example:"false"`
 }
 
 // TriggerAt makes a dated run of a job, whatever the job's schedule says. Until it is claimed it has no row in runs.
@@ -94,7 +95,7 @@ func (w Writer) TriggerBatch(ctx context.Context, ref string, requests []DateReq
 }
 
 const writeDated = `
-	SELECT key, run, due_at, created, replaced
+	SELECT key, run, due_at, created, replaced, outdated
 	FROM punctual.write_dated(key => $1, of_job => $2, of_tenant => $3, in_lane => $4, due => $5, on_conflict => $6,
 	                          not_after => $7, sequence => $8, expires_after => $9, headers => $10, body => $11,
 	                          triggered_by => $12, traceparent => $13)`
@@ -165,7 +166,7 @@ func (j *jobRow) writeDated(ctx context.Context, tx *pg.Tx, requests []DateReque
 		b.Queue(writeDated, pg.OrNull(wrote.Key), j.ID, j.tenant, j.lane, wrote.DueAt, string(cmp.Or(r.OnConflict, KeyKeep)),
 			pg.OrNull(r.NotAfter), r.Sequence, pg.OrNull(r.ExpiresAfter), pg.OrNull(string(headers)), []byte(r.Body), by,
 			pg.OrNull(r.TraceParent)).
-			QueryRow(pg.IntoPlaces(&wrote.Key, &wrote.Run, &wrote.DueAt, &wrote.Created, &wrote.Replaced))
+			QueryRow(pg.IntoPlaces(&wrote.Key, &wrote.Run, &wrote.DueAt, &wrote.Created, &wrote.Replaced, &wrote.Outdated))
 	}
 	err := tx.SendBatch(ctx, &b).Close()
 	if refused, is := errors.AsType[*pgconn.PgError](err); is && refused.Code == "PU409" {
@@ -298,6 +299,14 @@ func (s *Jobs) MoveDated(ctx context.Context, tenant int32, ref string, r DateRe
 
 func notPending(key string) error {
 	return fmt.Errorf("no dated run with the key %.80q is pending; it may have been claimed: %w", key, pg.ErrNotFound)
+}
+
+// SequencesKept is for how long a sequence guards its key once the run that had it was claimed or cancelled.
+const SequencesKept = 24 * time.Hour
+
+// ForgetSequences removes sequences that guard no more.
+func (s *Jobs) ForgetSequences(ctx context.Context) (int, bool, error) {
+	return pg.ForgetOld(ctx, s.db.Chores, "dated_sequences", "left_at", []string{"job_id", "key"}, SequencesKept)
 }
 
 // DatedRange is a part of a job's pending dated runs, the soonest first.

@@ -113,6 +113,93 @@ func TestAReplacementNeedsAHigherSequenceAndObeysTheBound(t *testing.T) {
 	}
 }
 
+// A replacement that was delayed and arrives after its key's run has left is as old as before.
+func TestASequenceGuardsItsKeyForADayAfterItsRunHasLeft(t *testing.T) {
+	c := NewReplica(t)
+	c.Create("sync", Never)
+	_, app := c.App()
+	replace := func(sequence int64) jobs.Dated {
+		t.Helper()
+		return c.Date("sync", jobs.DateRequest{Key: "k", Sequence: &sequence, OnConflict: jobs.KeyReplace})
+	}
+	pending := func(want int, why string) {
+		t.Helper()
+		c.WantCount(want, "dated runs are pending: "+why, `SELECT count(*) FROM punctual.dated`)
+	}
+	var run uuid.UUID
+	outdated := func(sequence int64) {
+		t.Helper()
+		if out := replace(sequence); !out.Outdated || out.Created || out.Replaced || out.Run != run {
+			t.Errorf("sequence %d: %+v, want the run %s that has left", sequence, out, run)
+		}
+		if got := Ask[uuid.UUID](t, app, `
+			SELECT shop_jobs.run_in('sync', '0 s', key => 'k', on_conflict => 'replace', sequence => $1)`, sequence); got != run {
+			t.Errorf("sequence %d in SQL: run %s, want %s", sequence, got, run)
+		}
+		if got := Ask[uuid.UUID](t, app, `SELECT run FROM shop_jobs.run_many(json_build_array(json_build_object('job', 'sync',
+			'key', 'k', 'on_conflict', 'replace', 'sequence', $1::bigint)))`, sequence); got != run {
+			t.Errorf("sequence %d in SQL, one of many: run %s, want %s", sequence, got, run)
+		}
+		pending(0, "after an outdated replacement")
+	}
+	first := replace(5)
+	if run = first.Run; !first.Created || first.Outdated {
+		t.Fatalf("%+v", first)
+	}
+	c.FinishAll(c.ClaimReady(10).Runs)
+	outdated(4)
+	outdated(5)
+	run = replace(6).Run
+	outdatedWhilePending := replace(5)
+	if outdatedWhilePending.Replaced || outdatedWhilePending.Run != run {
+		t.Errorf("while a later one is pending: %+v", outdatedWhilePending)
+	}
+	_, err := c.Jobs.CancelDated(t.Context(), c.Tenant, "sync", "k", false)
+	Must(t, err)
+	outdated(6)
+	if out := c.Date("sync", jobs.DateRequest{Key: "k", Sequence: new(int64(1))}); !out.Created {
+		t.Errorf("keep: %+v", out)
+	}
+	c.FinishAll(c.ClaimReady(10).Runs)
+	outdated(6)
+	c.Exec(`UPDATE punctual.dated_sequences SET left_at = left_at - interval '1 day'`)
+	if out := replace(1); !out.Created {
+		t.Errorf("a day later: %+v", out)
+	}
+	_, _, err = c.Jobs.ForgetSequences(t.Context())
+	Must(t, err)
+	c.WantCount(0, "sequences are kept", `SELECT count(*) FROM punctual.dated_sequences`)
+}
+
+// The claim may commit while a replacement waits for it.
+func TestAReplacementThatWaitsForTheClaimIsOutdatedThen(t *testing.T) {
+	c := NewReplica(t)
+	c.Create("sync", Never)
+	replace := func(sequence int64) (jobs.Dated, error) {
+		return c.For(c.Tenant).TriggerAt(t.Context(), "sync",
+			jobs.DateRequest{Key: "k", Sequence: &sequence, OnConflict: jobs.KeyReplace})
+	}
+	first, err := replace(5)
+	Must(t, err)
+	claim, err := c.DB.Chores.Begin(t.Context())
+	Must(t, err)
+	Must(t, pg.Exec(t.Context(), claim, `DELETE FROM punctual.dated`))
+	var out jobs.Dated
+	done := make(chan error)
+	go func() {
+		var err error
+		out, err = replace(4)
+		done <- err
+	}()
+	c.Until("the replacement to wait", `SELECT EXISTS (
+		SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`)
+	Must(t, claim.Commit(t.Context()))
+	if err := <-done; err != nil || !out.Outdated || out.Run != first.Run {
+		t.Errorf("%+v, error %v", out, err)
+	}
+	c.WantCount(0, "dated runs are pending", `SELECT count(*) FROM punctual.dated`)
+}
+
 func TestDatedRunsOfAPausedJobWaitForItsResume(t *testing.T) {
 	c := NewReplica(t)
 	c.Create("reminder", Never)

@@ -1,6 +1,6 @@
 // Package jobs keeps jobs: it creates, edits, pauses, triggers and deletes them, and lists them. It owns the tables
-// jobs, job_versions, tenant_jobs, dated and dated_work. Each change is a new version of the job, with an entry in the
-// audit log.
+// jobs, job_versions, tenant_jobs, dated, dated_work and dated_sequences. Each change is a new version of the job, with
+// an entry in the audit log.
 //
 // A change first holds its jobs (hold.go): it locks their rows in schedules, as the claim does, so that no slot is
 // claimed meanwhile. A one-shot whose slot was claimed has no row any more and gets one again. Then it settles the
