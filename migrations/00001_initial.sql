@@ -3686,6 +3686,13 @@ SELECT t.name AS tenant, j.name, j.id,
        CASE WHEN s.enabled THEN s.scheduled_for END AS next_scheduled_for,
        r.id AS last_run_id, r.status AS last_status, r.reason AS last_reason, r.scheduled_for AS last_scheduled_for,
        r.finished_at AS last_finished_at,
+       CASE WHEN r.status = 'succeeded' THEN r.finished_at ELSE (
+           SELECT o.finished_at
+           FROM (SELECT n.status, n.finished_at FROM punctual.runs n
+                 WHERE (n.job_id, n.id) >= (j.id, '00000000-0000-0000-0000-000000000000')
+                   AND (n.job_id, n.id) <= (j.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff') AND n.parent_run IS NULL
+                 ORDER BY n.job_id DESC, n.id DESC LIMIT 1000) o
+           WHERE o.status = 'succeeded' LIMIT 1) END AS last_succeeded_at,
        j.labels, j.paused_at, j.paused_until, j.paused_by, j.pause_note, j.created_at, j.updated_at,
        w.runs AS waiting_runs, CASE WHEN w.runs > 0 THEN w.held_by END AS waiting_for,
        f.failing_since, f.stale_since, f.overlapping_since
@@ -3732,6 +3739,8 @@ COMMENT ON COLUMN punctual.job_status.last_status IS 'Status of the newest run.'
 COMMENT ON COLUMN punctual.job_status.last_reason IS 'Reason of the newest run.';
 COMMENT ON COLUMN punctual.job_status.last_scheduled_for IS 'Slot of the newest run.';
 COMMENT ON COLUMN punctual.job_status.last_finished_at IS 'When the newest run ended.';
+COMMENT ON COLUMN punctual.job_status.last_succeeded_at IS
+    'When the newest run that succeeded ended. Null: none of the newest 1,000 runs and skips has.';
 COMMENT ON COLUMN punctual.job_status.waiting_runs IS 'Runs that are due and wait, leaving out those of steps.';
 COMMENT ON COLUMN punctual.job_status.waiting_for IS
     'What the run that has waited longest waits for, as in overdue.held_by; null: no run waits, or it is about to be '

@@ -654,8 +654,8 @@ func (l *lived) modelled() (lines []string) {
 // step draws an event that may happen now.
 func (l *lived) step(seed uint64, step int) (e modelEvent) {
 	random := rand.New(rand.NewPCG(seed, uint64(step)))
-	e.job, e.replica = int(seed*3+random.Uint64N(3))%len(modelJobs), random.IntN(len(l.replicas)) // three jobs in a history
-	e.job = l.model.current(e.job)
+	e.job = l.model.current(int(seed*3+random.Uint64N(3)) % len(modelJobs)) // three jobs in a history
+	e.replica = random.IntN(len(l.replicas))
 	run := func(which func(*modelRun) bool) uuid.UUID {
 		of := slices.DeleteFunc(slices.Clone(l.model.runs), func(r *modelRun) bool { return !which(r) })
 		if len(of) == 0 {

@@ -312,7 +312,8 @@ func (e modelEvent) enters(m *model) error {
 // undecided reports whether a run has not come to the gate of its job. A replay waits there until the gate is free.
 func (m *model) undecided(r *modelRun) bool {
 	j := &m.jobs[r.job]
-	return j.gated() && !j.queues() && r.claims == 0 && r.trigger != domain.TriggerReplay && r.id != j.active && r.id != j.waiting
+	return j.gated() && !j.queues() && r.claims == 0 && r.trigger != domain.TriggerReplay &&
+		r.id != j.active && r.id != j.waiting
 }
 
 // until is how long replacements may put off a run whose key was first written at an hour; 0: for ever.

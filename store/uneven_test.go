@@ -51,7 +51,9 @@ func TestTheRunsOfARareJobAreReadByItsIndex(t *testing.T) {
 				return nil
 			},
 			"job_status": func() error {
-				watch.WantCount(68, "jobs have run", `SELECT count(last_run_id) FROM punctual.job_status`)
+				watch.WantCount(8, "jobs have succeeded, of those that have run", `
+					SELECT count(s.last_succeeded_at) FROM (SELECT * FROM punctual.job_status OFFSET 0) s
+					HAVING count(s.last_run_id) = 68`)
 				return nil
 			},
 			"metrics": func() error { shows(watch.Fixture, measured(watch.Fixture, 1000)); return nil },
@@ -61,6 +63,23 @@ func TestTheRunsOfARareJobAreReadByItsIndex(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestJobStatusHasTheLastSuccess(t *testing.T) {
+	c := NewReplica(t)
+	c.Create("flaky", Never)
+	want := func(what, is string) {
+		t.Helper()
+		c.WantCount(1, what, `SELECT count(*) FROM punctual.job_status s WHERE `+is)
+	}
+	want("has none before its first run", `last_succeeded_at IS NULL`)
+	for _, status := range []string{"succeeded", "dead"} {
+		run := c.Trigger("flaky").ID
+		c.FinishAll(c.ClaimReady(1).Runs)
+		c.Exec(`UPDATE punctual.runs SET status = $2 WHERE id = $1`, run, status)
+	}
+	want("failed last, and succeeded before", `last_status = 'dead' AND last_succeeded_at = (
+		SELECT finished_at FROM punctual.runs WHERE status = 'succeeded')`)
 }
 
 // newestOfJob matches a search for the newest or oldest runs of a job that is not by a key of package days.

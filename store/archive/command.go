@@ -45,8 +45,8 @@ func CheckCommand(command string) error {
 		return err
 	}
 	if _, err := exec.LookPath(words[0]); err != nil && words[0] == shell {
-		return errors.New("needs a shell, and there is no sh in PATH, as in the published image: use an image that has one, " +
-			`or a JSON array of a program and its arguments, such as ["/upload", "%d"]`)
+		return errors.New("needs a shell, and there is no sh in PATH, as in the published image: use an image that has " +
+			`one, or a JSON array of a program and its arguments, such as ["/upload", "%d"]`)
 	} else if err != nil {
 		return fmt.Errorf("cannot be run: %w", err)
 	}
