@@ -20,8 +20,8 @@ func (s *server) jobActionRoutes() {
 		Description: "With only body and headers, or with nothing, it creates a run now, and the response has the fields " +
 			"of a Run. With any other field, it writes a dated run, which is pending until it is claimed at its instant, and the " +
 			"response has the fields key, run, due_at, created and replaced. A dated run uses the job's definition at its " +
-			"claim. It waits while the job is paused, and the concurrency_policy, the missed policy and the limits apply as " +
-			"to a slot. A run now is created in addition to the schedule, even if the job is paused. Under concurrency_policy " +
+			"claim. It waits while the job is paused, and the missed policy and the limits apply as to a slot. Under forbid " +
+			"and wait it is not skipped: it waits for its turn. A run now is created in addition to the schedule, even if the job is paused. Under concurrency_policy " +
 			"replace, the run cancels the active run; under wait, it waits for the active run. The response is 409 and names " +
 			"the run that is in the way: under forbid, if a run is active; under wait, if another run already waits. If such " +
 			"a run begins after the response, the new run ends as skipped, with the reason overlap.",

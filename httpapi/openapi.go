@@ -124,6 +124,7 @@ func describeChoices(schemas map[string]*huma.Schema) {
 	schemas["Missed"].Properties["policy"].Enum = []any{
 		domain.MissedSkip, domain.MissedFireOnce, domain.MissedFireAll,
 	}
+	schemas["Missed"].Properties["concurrency"].Enum = []any{domain.MissedOneAtATime, domain.MissedAllow}
 	schemas["Notify"].Properties["on"].Items.Enum = enum(domain.AskedEvents)
 	schemas["Notify"].Properties["format"].Enum = enum(domain.Formats)
 	schemas["Problem"].Properties["code"].Enum = enum(sortedCodes())

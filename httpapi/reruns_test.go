@@ -194,7 +194,8 @@ func TestKeepResponseAndCompletionAreJudged(t *testing.T) {
 	}
 	for _, c := range []struct{ name, body, policy string }{
 		{"plain", `"keep_response":0`, "allow"},
-		{"async", `"completion":"async"`, "forbid"},
+		{"async", `"completion":"async","schedule":{"every":"24h"}`, "forbid"},
+		{"async-without-slots", `"completion":"async"`, "allow"},
 		{"async-that-overlaps", `"completion":"async","concurrency_policy":"allow"`, "allow"},
 	} {
 		job := s.create(jobOf(c.name, ","+c.body))

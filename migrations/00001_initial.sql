@@ -384,13 +384,14 @@ CREATE TABLE punctual.exclusive (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 20000);
 CREATE INDEX exclusive_with_earlier_runs ON punctual.exclusive (job_id) WHERE earlier_runs IS NOT NULL;
 COMMENT ON TABLE  punctual.exclusive IS
-    'The gate of each job whose concurrency_policy is or once was other than allow: a permanent row, locked before a '
-    'run of the job is started or ended.';
+    'The gate of each job whose concurrency_policy is or once was other than allow, or whose missed slots go one at a '
+    'time: a permanent row, locked before a run of the job is started or ended.';
 COMMENT ON COLUMN punctual.exclusive.active_run IS
     'Its active run, from the run''s claim to its end. A run that is final or missing counts as none.';
 COMMENT ON COLUMN punctual.exclusive.waiting_run IS
     'With the policy wait or replace: the run that starts when the active one ends.';
-COMMENT ON COLUMN punctual.exclusive.gated IS 'Whether its concurrency_policy keeps runs from overlapping now.';
+COMMENT ON COLUMN punctual.exclusive.gated IS
+    'Whether its concurrency_policy keeps runs from overlapping now. If not, runs of missed slots alone pass the gate.';
 COMMENT ON COLUMN punctual.exclusive.earlier_runs IS
     'The runs that were in flight when the policy stopped being allow. They count as active, too, until they end.';
 -- +goose StatementEnd
@@ -2699,7 +2700,7 @@ CREATE TABLE punctual.notices (
     since          timestamptz,
     failures       integer,
     CONSTRAINT notice_event_is_known CHECK (event IN ('failing', 'dead', 'missed', 'late', 'stale', 'overlapping',
-        'recovered')),
+        'dropped', 'recovered')),
     CONSTRAINT only_a_stale_job_needs_no_run CHECK ((run_id IS NULL) = (event = 'stale')
         AND (scheduled_for IS NULL) = (event = 'stale'))
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
@@ -2709,7 +2710,7 @@ COMMENT ON TABLE  punctual.notices IS
     'Events that are in no notice yet. A row goes when the notices to the job''s recipients take it up.';
 COMMENT ON COLUMN punctual.notices.id IS 'Order of writing.';
 COMMENT ON COLUMN punctual.notices.job_version IS 'Version of the job when it happened.';
-COMMENT ON COLUMN punctual.notices.event IS 'failing, dead, missed, late, stale, overlapping or recovered.';
+COMMENT ON COLUMN punctual.notices.event IS 'failing, dead, missed, late, stale, overlapping, dropped or recovered.';
 COMMENT ON COLUMN punctual.notices.run_id IS 'The run it is about; for missed, the recorded skip; for stale, null.';
 COMMENT ON COLUMN punctual.notices.scheduled_for IS 'Its slot; for missed, the last one; for stale, null.';
 COMMENT ON COLUMN punctual.notices.slots IS 'For missed: how many slots; null above 1,000.';
@@ -3716,6 +3717,7 @@ LEFT JOIN LATERAL (
                                               g.active_run, punctual.held_by(u.held_by, u.held_at), y.due_at) END AS held_by
           FROM punctual.ready y
           LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id
+               AND (g.gated OR y.at_gate)
           LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
           WHERE y.job_id = j.id
             AND (v.definition -> 'steps' IS NULL
@@ -3851,12 +3853,14 @@ FROM punctual.ready y
 JOIN punctual.runs_of(ARRAY(
     SELECT o.run_id FROM punctual.ready o
     WHERE o.due_at <= now() OR o.held_by IS NOT NULL OR o.at_limit IS NOT NULL
-       OR EXISTS (SELECT FROM punctual.exclusive g WHERE g.job_id = o.job_id AND g.active_run <> o.run_id)
+       OR EXISTS (SELECT FROM punctual.exclusive g WHERE g.job_id = o.job_id AND g.active_run <> o.run_id
+                                                         AND (g.gated OR o.at_gate))
     )) r ON r.id = y.run_id AND r.accepted_at IS NULL
 LEFT JOIN punctual.jobs j ON j.id = y.job_id
 JOIN punctual.tenants t ON t.id = y.tenant
 JOIN queues q ON q.id = y.lane / 4
 LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id AND r.parent_run IS NULL
+                                   AND (g.gated OR y.at_gate)
 LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
 WHERE y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR g.active_run IS NOT NULL
 UNION ALL

@@ -146,6 +146,7 @@ func (t *ticker) claimBatch(ctx context.Context, of domain.Work, c Claim) (batch
 	if len(batch.Runs) == 0 {
 		t.s.heart.leases.empty(c.Lease)
 	}
+	t.s.metrics.dropped.Add(float64(batch.Dropped))
 	if batch.Halted { // no heartbeat may have told of it yet
 		t.s.freezing.halt()
 	}

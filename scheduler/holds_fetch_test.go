@@ -10,6 +10,7 @@ import (
 	"punctual/scheduler/admit"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery/wire"
@@ -77,7 +78,9 @@ func TestNoRunOvertakesWaitingRunsThatCannotBeSeen(t *testing.T) {
 // holding returns the part of a replica that holds runs back and fetches them.
 func holding(store Store, slots *admit.Slots) *Scheduler {
 	log := slog.New(slog.DiscardHandler)
-	s := &Scheduler{store: store, admission: admit.New(slots, log, func() {})}
+	s := &Scheduler{
+		store: store, admission: admit.New(slots, log, func() {}), metrics: NewMetrics(prometheus.NewRegistry(), time.Second),
+	}
 	s.heart = newHeartbeat(s)
 	return s
 }

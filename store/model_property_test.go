@@ -84,6 +84,7 @@ var modelJobs = []modelJob{
 	}},
 	{policy: domain.PolicyQueue, maxAttempts: 2, most: 2, onEvent: true, value: 1},
 	{policy: domain.PolicyAllow, maxAttempts: 1, onEvent: true, then: []modelLink{{12, domain.WhenEnded}}},
+	{policy: domain.PolicyAllow, maxAttempts: 3, missed: true},
 }
 
 // modelEventName is the event at which some of them run.
@@ -114,6 +115,10 @@ func (j modelJob) define(d *domain.Definition) {
 	}
 	if j.tolerance > 0 {
 		d.Missed = domain.Missed{Policy: domain.MissedSkip, Tolerance: hours(j.tolerance)}
+	}
+	if j.missed {
+		Missed(domain.MissedFireAll)(d)
+		Tolerating(time.Second)(d)
 	}
 	if j.once {
 		d.Delivery = domain.DeliverAtMostOnce
@@ -174,6 +179,9 @@ func (l *lived) create(j modelJob) {
 		return l.jobs[to.job].Definition.Name + " " + string(to.when)
 	})
 	l.jobs = append(l.jobs, l.Create(name, j.define, Then(links...)))
+	if j.missed { // the first claim would make it
+		l.Exec(`INSERT INTO punctual.exclusive (job_id, gated) VALUES ($1, false)`, l.jobs[len(l.jobs)-1].ID)
+	}
 	l.call(l.jobs[len(l.jobs)-1].ID, fmt.Sprintf("%s(%d)", name, len(l.jobs)))
 }
 
@@ -547,7 +555,7 @@ func (l *lived) pass(by time.Duration) {
 		SET due_at = due_at - $1::interval, latest_at = latest_at - $1::interval, created_at = created_at - $1::interval`, by)
 	l.Exec(`UPDATE punctual.dated_sequences SET left_at = left_at - $1::interval`, by)
 	l.Exec(`UPDATE punctual.runs
-		SET due_at = due_at - $1::interval, started_at = started_at - $1::interval,
+		SET due_at = due_at - $1::interval, created_at = created_at - $1::interval, started_at = started_at - $1::interval,
 			accepted_at = accepted_at - $1::interval, next_attempt_at = next_attempt_at - $1::interval
 		WHERE finished_at IS NULL`, by)
 	for _, s := range l.held {
@@ -635,7 +643,7 @@ func (l *lived) modelled() (lines []string) {
 		lines = append(lines, line)
 	}
 	for i, j := range l.model.jobs {
-		if !j.gated() {
+		if !j.gated() && !j.missed {
 			continue
 		}
 		line := "gate " + l.jobs[i].ID.String()

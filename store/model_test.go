@@ -56,6 +56,7 @@ type modelJob struct {
 	then                 []modelLink
 	base                 int // of its name in modelJobs
 	paused, deleted      bool
+	missed               bool      // its slots were missed, and go one at a time, although other runs may overlap
 	active, waiting      uuid.UUID // the gate
 }
 
@@ -71,7 +72,7 @@ type modelRun struct {
 	accepted, inReady, parked bool // its target works on; parked: at its gate
 	atLimit, holds            bool // it waits at the limit, or holds it until it has ended
 	bounded                   bool // its last attempt held a limit of how many may run
-	rerun                     bool
+	rerun, dated              bool
 	records                   []modelRecord
 	letter                    string // "": none
 }
@@ -252,8 +253,12 @@ func (e modelEvent) fires(m *model) {
 		return
 	}
 	m.cancel(e.job, domain.ReasonReplaced, replaces...)
-	switch r := m.enter(e.run, e.job, domain.TriggerSchedule); {
-	case j.queues() || !j.gated() && j.limited:
+	trigger := domain.TriggerSchedule
+	if j.missed {
+		trigger = domain.TriggerCatchup
+	}
+	switch r := m.enter(e.run, e.job, trigger); {
+	case j.queues() || !j.gated() && j.limited || j.missed:
 	case wasActive || j.limited:
 		j.waiting = r.id
 	default:
@@ -291,7 +296,8 @@ func (e modelEvent) enters(m *model) error {
 		return errBadState
 	}
 	for _, r := range m.runs {
-		switch waits := r.inReady && !r.accepted && (j.policy == domain.PolicyForbid || m.undecided(r)); {
+		switch waits := r.inReady && !r.accepted && (j.policy == domain.PolicyForbid || m.undecided(r) ||
+			j.policy == domain.PolicyWait && r.dated && r.claims == 0); {
 		case r.job != e.job || !waits || r.id == expired || r.id == j.waiting || r.id == j.active:
 		case j.active == uuid.Nil:
 			j.active = r.id
@@ -309,11 +315,12 @@ func (e modelEvent) enters(m *model) error {
 	return nil
 }
 
-// undecided reports whether a run has not come to the gate of its job. A replay waits there until the gate is free.
+// undecided reports whether a run has not come to the gate of its job. A replay waits there until the gate is free, as
+// does a dated run that replaces nothing.
 func (m *model) undecided(r *modelRun) bool {
 	j := &m.jobs[r.job]
-	return j.gated() && !j.queues() && r.claims == 0 && r.trigger != domain.TriggerReplay &&
-		r.id != j.active && r.id != j.waiting
+	return j.gated() && !j.queues() && r.claims == 0 && r.trigger != domain.TriggerReplay && r.id != j.active &&
+		r.id != j.waiting && (!r.dated || j.policy == domain.PolicyReplace)
 }
 
 // until is how long replacements may put off a run whose key was first written at an hour; 0: for ever.
@@ -445,7 +452,7 @@ func (m *model) arrive() (come map[uuid.UUID]bool) {
 		}
 		m.leave(d)
 		r := m.enter(d.id, d.job, domain.TriggerManual)
-		if r.due, r.ready = d.due, d.due; j.tolerance > 0 && m.now >= d.due+j.tolerance {
+		if r.due, r.ready, r.dated = d.due, d.due, true; j.tolerance > 0 && m.now >= d.due+j.tolerance {
 			r.end(domain.StatusSkipped, domain.ReasonMissed)
 			continue
 		}
@@ -454,7 +461,7 @@ func (m *model) arrive() (come map[uuid.UUID]bool) {
 	return come
 }
 
-// modelLine is how the runs of a job with the policy queue stand when a claim begins.
+// modelLine is how the runs of a job that go in order stand when a claim begins: of a queue all, else those of missed slots.
 type modelLine struct {
 	first  uuid.UUID // the oldest that waits
 	length int       // how many wait at the gate
@@ -464,7 +471,8 @@ type modelLine struct {
 func (m *model) lines(come map[uuid.UUID]bool) []modelLine {
 	lines := make([]modelLine, len(m.jobs))
 	for _, r := range m.runs {
-		if l := &lines[r.job]; r.inReady && !r.accepted && !come[r.id] {
+		inLine := m.jobs[r.job].queues() || r.trigger == domain.TriggerCatchup && r.claims == 0
+		if l := &lines[r.job]; inLine && r.inReady && !r.accepted && !come[r.id] {
 			if l.first == uuid.Nil {
 				l.first = r.id
 			}
@@ -504,7 +512,7 @@ func (e modelEvent) claims(m *model) {
 		r := m.run(id)
 		switch g, l := &gates[r.job], &lines[r.job]; {
 		case !r.inReady || undecided[id] && !m.comes(r, g, expired[r.job]):
-		case g.gated() && g.active != id && (g.active != uuid.Nil || g.queues() && l.first != uuid.Nil &&
+		case m.passesGate(r) && g.active != id && (g.active != uuid.Nil || l.first != uuid.Nil &&
 			pg.CompareIDs(l.first, id) < 0):
 			m.park(r, l)
 		case m.jobs[r.job].limited && !r.holds && m.limit > 0 && holders+m.ahead(r) >= m.limit:
@@ -516,7 +524,9 @@ func (e modelEvent) claims(m *model) {
 				r.holds = true
 				holders++
 			}
-			g.take(id)
+			if m.passesGate(r) {
+				g.take(id)
+			}
 			m.start(r, e.replica)
 		}
 	}
@@ -555,6 +565,11 @@ func (m *model) park(r *modelRun, l *modelLine) {
 	r.parked, r.atLimit, r.ready = true, false, m.now+modelParked
 }
 
+// passesGate reports whether a run passes the gate of its job.
+func (m *model) passesGate(r *modelRun) bool {
+	return m.jobs[r.job].gated() || r.trigger == domain.TriggerCatchup
+}
+
 // comes is a run that comes to the gate of its job. It reports whether the run may start.
 func (m *model) comes(r *modelRun, g *modelJob, expired uuid.UUID) bool {
 	blocker, replaces := g.overlap()
@@ -581,8 +596,8 @@ func (m *model) comes(r *modelRun, g *modelJob, expired uuid.UUID) bool {
 
 // start begins an attempt.
 func (m *model) start(r *modelRun, replica int) {
-	if j := &m.jobs[r.job]; j.gated() {
-		j.take(r.id)
+	if m.passesGate(r) {
+		m.jobs[r.job].take(r.id)
 	}
 	r.status, r.replica, r.started = domain.StatusRunning, replica, m.now
 	r.inReady, r.parked, r.atLimit = false, false, false

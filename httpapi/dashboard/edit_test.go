@@ -116,6 +116,13 @@ func TestAnEditWritesOnlyWhatWasChanged(t *testing.T) {
 	b.post("/jobs/n/edit?as=json", filled(text, "json", strings.Replace(
 		html.UnescapeString(between(text.body, `class="code">`, "</textarea>")), "45 4", "46 4", 1))...).want(303)
 	lastChange("schedule.cron")
+	text = b.get("/jobs/n/edit?as=json").want(200)
+	b.post("/jobs/n/edit?as=json", filled(text, "json", strings.Replace(
+		html.UnescapeString(between(text.body, `class="code">`, "</textarea>")), `"fire_once"`,
+		`"fire_all", "concurrency": "allow"`, 1))...).want(303)
+	lastChange("missed.concurrency missed.policy")
+	b.post("/jobs/n/edit", filled(b.get("/jobs/n/edit"), "missed", "skip")...).want(303)
+	lastChange("missed.concurrency missed.policy")
 }
 
 // The form has the limits that a job shares, the jobs that it triggers, and how many runs may wait.

@@ -204,7 +204,11 @@ func (f jobForm) patch() map[string]any {
 		"timeout": orNull(f["timeout"]), "retry": map[string]any{"max_attempts": number(f["attempts"])},
 		"queue": orNull(f["queue"]), "labels": pairs(f["labels"], "="),
 		"concurrency_policy": orNull(f["concurrency"]), "max_pending_runs": number(f["pending"]),
-		"limits": f.limits(), "then": f.then(), "missed": map[string]any{"policy": orNull(f["missed"])},
+		"limits": f.limits(), "then": f.then(),
+	}
+	missed := map[string]any{"policy": orNull(f["missed"])}
+	if patch["missed"] = missed; f["missed"] != string(domain.MissedFireAll) {
+		missed["concurrency"] = nil // only fire_all has it
 	}
 	if f["steps"] != "" {
 		delete(patch, "target")

@@ -39,7 +39,7 @@ func (v *visit) deaf() ([]notices.Waiting, error) {
 	return slices.DeleteFunc(list.Waiting, func(w notices.Waiting) bool { return w.FailingSince == nil }), err
 }
 
-// told are the moments at which people were told that a run died, was late or missed its slot. Each recipient is told
+// told are the moments at which people were told that a run died, was late, was dropped or missed its slot. Each recipient is told
 // in the first of its messages about the job that comes after that.
 func (v *visit) told(run runs.Run) (all []entry, err error) {
 	if run.Step != "" { // its workflow's run is what people are told of
@@ -49,6 +49,8 @@ func (v *visit) told(run runs.Run) (all []entry, err error) {
 		domain.EventDead:   ifSo(run.Status == domain.StatusDead, run.FinishedAt),
 		domain.EventLate:   ifSo(run.Late, &run.CreatedAt),
 		domain.EventMissed: ifSo(run.Reason != nil && *run.Reason == domain.ReasonMissed, &run.CreatedAt),
+		domain.EventDropped: ifSo(run.Reason != nil && run.Trigger != domain.TriggerSchedule &&
+			(*run.Reason == domain.ReasonOverlap || *run.Reason == domain.ReasonLimit), run.FinishedAt),
 	} {
 		if at == nil {
 			continue

@@ -62,6 +62,11 @@ func Missed(policy domain.MissedPolicy) Option {
 	return func(d *domain.Definition) { d.Missed.Policy = policy }
 }
 
+// AllMissed lets all missed slots run, side by side.
+func AllMissed(d *domain.Definition) {
+	d.Missed.Policy, d.Missed.Concurrency = domain.MissedFireAll, domain.MissedAllow
+}
+
 // Window sets how old a missed slot may be and still run.
 func Window(span time.Duration) Option {
 	return func(d *domain.Definition) { d.Missed.Window = domain.DurationOf(span) }

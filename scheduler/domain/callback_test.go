@@ -51,7 +51,7 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 	const (
 		plain    = `{"retry":{"max_attempts":2}}`
 		once     = `{"retry":{"max_attempts":2},"delivery":"at_most_once"}`
-		callback = `{"retry":{"max_attempts":2},"completion":"async","max_duration":"1h"}`
+		callback = `{"retry":{"max_attempts":2},"completion":"async","concurrency_policy":"forbid","max_duration":"1h"}`
 		gated    = `{"retry":{"max_attempts":2},"concurrency_policy":"forbid"}`
 		bold     = `{"retry":{"max_attempts":2,"after_timeout":true},"concurrency_policy":"forbid"}`
 		urgent   = `{"retry":{"max_attempts":2},"completion":"async","expires_after":"90s"}`

@@ -16,6 +16,9 @@ const slotsPerClaim = 10
 // deferral is how long a missed slot waits before a claim checks again whether the job's active run has ended.
 const deferral = time.Second
 
+// mostCatchingUp is how many missed slots of a job wait as runs, each for the one before. The others wait as slots.
+const mostCatchingUp = 100
+
 // MaxCount is how far skipped slots are counted. Counting on would hold locks for too long.
 const MaxCount = 1000
 
@@ -28,7 +31,7 @@ type Situation struct {
 	Room int       // worker slots there are for runs of this job; 0: no bound
 	Memo *cron.Memo
 
-	Pending int // runs of a job with the policy queue that wait
+	Pending int // runs that wait: of a job with the policy queue all, and else those of missed slots that go in order
 }
 
 // Gate says which runs of a job are in the way of another one.
@@ -112,7 +115,7 @@ func (s Situation) fireOnce(newest time.Time) Plan {
 
 // fireAll runs the missed slots within the window, oldest first and a few per claim, and records those beyond the
 // window as skipped. A job that must not overlap gets one run at a time, and none while a run of it is active or waits.
-// With the policy queue they wait in order.
+// With the other policies they wait in order, unless the job lets them overlap.
 func (s Situation) fireAll(missedBefore, newest time.Time) Plan {
 	var p Plan
 	slot := s.ScheduledFor
@@ -126,7 +129,8 @@ func (s Situation) fireAll(missedBefore, newest time.Time) Plan {
 		}
 		slot = next.At
 	}
-	if s.Job.ConcurrencyPolicy.OneWaits() && (len(s.Active) > 0 || s.Waiting != uuid.Nil) {
+	if s.Job.ConcurrencyPolicy.OneWaits() && (len(s.Active) > 0 || s.Waiting != uuid.Nil) ||
+		s.Job.LinesUp() && s.Pending >= mostCatchingUp {
 		p.Next, p.NextRunAt = slot, s.Now.Add(deferral)
 		return p
 	}
@@ -174,10 +178,14 @@ func (s Situation) fire(p *Plan, slot time.Time, late bool) {
 		p.Skips = append(p.Skips, s.skip(ReasonLimit, slot, slot))
 		return
 	}
-	run.Waits, p.Cancel = o.Waits || len(s.Job.Limits) > 0, append(p.Cancel, o.Cancel...)
+	run.Waits = o.Waits || len(s.Job.Limits) > 0 || late && s.Job.LinesUp()
+	p.Cancel = append(p.Cancel, o.Cancel...)
 	run.AtGate = run.Waits && s.Job.ConcurrencyPolicy.OneWaits()
 	p.Runs = append(p.Runs, run)
 }
+
+// LinesUp reports whether missed slots wait as runs, each for the one before, although others of the job may overlap.
+func (j *Job) LinesUp() bool { return j.Missed.inOrder() && j.ConcurrencyPolicy == PolicyAllow }
 
 // Overlap is what a job's concurrency policy says about one more run.
 type Overlap struct {

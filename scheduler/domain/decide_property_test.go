@@ -144,7 +144,10 @@ func (s *simulation) want(now time.Time, active uuid.UUID) (p Plan, settled int)
 			if late {
 				trigger = TriggerCatchup
 			}
-			p.Runs = append(p.Runs, PlannedRun{ScheduledFor: s.left[i], DueAt: s.due(i), Trigger: trigger, Late: late})
+			p.Runs = append(p.Runs, PlannedRun{
+				ScheduledFor: s.left[i], DueAt: s.due(i), Trigger: trigger, Late: late,
+				Waits: late && s.job.Missed.Policy == MissedFireAll && s.job.ConcurrencyPolicy == PolicyAllow,
+			})
 		}
 	}
 	beyond := 0 // missed slots before the window

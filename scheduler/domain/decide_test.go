@@ -87,6 +87,7 @@ func TestDecide(t *testing.T) {
 		active    bool
 		waiting   bool
 		room      int
+		pending   int
 		want      string
 	}{
 		{
@@ -164,7 +165,7 @@ func TestDecide(t *testing.T) {
 		{
 			name: "others run for a day",
 			job:  hourly + `,"missed":{"policy":"fire_all"}`, slot: "09T01:00", now: "10T03:30",
-			want: "skip 09T01:00:00..09T03:00:00 missed x3; run 09T04:00:00 catchup late; run 09T05:00:00 catchup late; run 09T06:00:00 catchup late; run 09T07:00:00 catchup late; run 09T08:00:00 catchup late; run 09T09:00:00 catchup late; run 09T10:00:00 catchup late; run 09T11:00:00 catchup late; run 09T12:00:00 catchup late; run 09T13:00:00 catchup late; next 09T14:00:00",
+			want: "skip 09T01:00:00..09T03:00:00 missed x3; run 09T04:00:00 catchup late waits; run 09T05:00:00 catchup late waits; run 09T06:00:00 catchup late waits; run 09T07:00:00 catchup late waits; run 09T08:00:00 catchup late waits; run 09T09:00:00 catchup late waits; run 09T10:00:00 catchup late waits; run 09T11:00:00 catchup late waits; run 09T12:00:00 catchup late waits; run 09T13:00:00 catchup late waits; next 09T14:00:00",
 		},
 		{
 			name: "at the end of the window a slot still runs",
@@ -173,12 +174,21 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name: "fire_all runs each, oldest first", job: fireAll, slot: "03:00", now: "05:30",
-			want: "run 03:00:00 catchup late; run 04:00:00 catchup late; run 05:00:00 catchup late; next 06:00:00",
+			want: "run 03:00:00 catchup late waits; run 04:00:00 catchup late waits; run 05:00:00 catchup late waits; next 06:00:00",
+		},
+		{
+			name: "fire_all with concurrency allow runs them side by side",
+			job:  hourly + `,"missed":{"policy":"fire_all","concurrency":"allow"}`, slot: "03:00", now: "04:30",
+			want: "run 03:00:00 catchup late; run 04:00:00 catchup late; next 05:00:00",
+		},
+		{
+			name: "fire_all makes no more runs while many wait", job: fireAll, slot: "03:00", now: "04:30", pending: 100,
+			want: "next 03:00:00 at 04:30:01",
 		},
 		{
 			name: "fire_all records what lies beyond the window",
 			job:  hourly + `,"missed":{"policy":"fire_all","window":"90m"}`, slot: "00:00", now: "05:30",
-			want: "skip 00:00:00..03:00:00 missed x4; run 04:00:00 catchup late; run 05:00:00 catchup late; next 06:00:00",
+			want: "skip 00:00:00..03:00:00 missed x4; run 04:00:00 catchup late waits; run 05:00:00 catchup late waits; next 06:00:00",
 		},
 		{
 			name: "fire_all with everything beyond the window only records",
@@ -188,13 +198,13 @@ func TestDecide(t *testing.T) {
 		{
 			name: "fire_all is paced",
 			job:  `"schedule":{"every":"1m"},"missed":{"policy":"fire_all"}`, slot: "03:00", now: "05:30",
-			want: "run 03:00:00 catchup late; run 03:01:00 catchup late; run 03:02:00 catchup late; run 03:03:00 catchup late; run 03:04:00 catchup late; " +
-				"run 03:05:00 catchup late; run 03:06:00 catchup late; run 03:07:00 catchup late; run 03:08:00 catchup late; run 03:09:00 catchup late; next 03:10:00",
+			want: "run 03:00:00 catchup late waits; run 03:01:00 catchup late waits; run 03:02:00 catchup late waits; run 03:03:00 catchup late waits; run 03:04:00 catchup late waits; " +
+				"run 03:05:00 catchup late waits; run 03:06:00 catchup late waits; run 03:07:00 catchup late waits; run 03:08:00 catchup late waits; run 03:09:00 catchup late waits; next 03:10:00",
 		},
 		{
 			name: "fire_all leaves a slot that is due within its tolerance to run in time",
 			job:  `"schedule":{"every":"1m"},"missed":{"policy":"fire_all"}`, slot: "03:00", now: "03:02:30",
-			want: "run 03:00:00 catchup late; run 03:01:00 catchup late; next 03:02:00",
+			want: "run 03:00:00 catchup late waits; run 03:01:00 catchup late waits; next 03:02:00",
 		},
 
 		{
@@ -215,7 +225,7 @@ func TestDecide(t *testing.T) {
 		{
 			name: "a missed one-shot under fire_all runs",
 			job:  `"schedule":{"delay":"5m"},"missed":{"policy":"fire_all"}`, slot: "03:00", now: "04:00",
-			want: "run 03:00:00 catchup late; done",
+			want: "run 03:00:00 catchup late waits; done",
 		},
 
 		{
@@ -250,7 +260,7 @@ func TestDecide(t *testing.T) {
 		{
 			name: "fire_all records what has expired and runs the rest",
 			job:  hourly + `,"expires_after":"50m","missed":{"policy":"fire_all"}`, slot: "03:00", now: "05:30",
-			want: "skip 03:00:00..03:00:00 expired x1; skip 04:00:00..04:00:00 expired x1; run 05:00:00 catchup late; next 06:00:00",
+			want: "skip 03:00:00..03:00:00 expired x1; skip 04:00:00..04:00:00 expired x1; run 05:00:00 catchup late waits; next 06:00:00",
 		},
 
 		{
@@ -328,7 +338,7 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name: "fire_all makes no more runs than there is room for", job: fireAll, slot: "01:00", now: "05:30", room: 2,
-			want: "run 01:00:00 catchup late; run 02:00:00 catchup late; next 03:00:00",
+			want: "run 01:00:00 catchup late waits; run 02:00:00 catchup late waits; next 03:00:00",
 		},
 		{
 			name: "allow knows no overlap", job: hourly, slot: "03:00", now: "03:00", active: true,
@@ -365,7 +375,7 @@ func TestDecide(t *testing.T) {
 			if c.waiting {
 				s.Waiting = waitingRun
 			}
-			s.Room = c.room
+			s.Room, s.Pending = c.room, c.pending
 			if diff := cmp.Diff(c.want, describe(Decide(s))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

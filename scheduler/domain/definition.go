@@ -18,7 +18,7 @@ type Definition struct {
 	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: one of cron, every, at, delay and event. Absent: it runs only when triggered."`
 	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id. A jitter longer than half the gap to the next slot spreads over half the gap. Absent: the deployment's default (--default-jitter, 1s) for cron slots a minute or more apart, else 0s." example:"1s"`
 	Missed            Missed            `json:"missed,omitzero" doc:"The policy for slots that were not claimed in time."`
-	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" minLength:"1" doc:"The policy for a slot that is due while a run of the job is active. allow: both run; forbid: the slot is skipped, and the skip is recorded; replace: the active run is cancelled; wait: one run waits; queue: all runs wait, and go one at a time, the oldest first. Absent: allow; with completion async, forbid."`
+	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" minLength:"1" doc:"The policy for a slot that is due while a run of the job is active. allow: both run; forbid: the slot is skipped, and the skip is recorded; replace: the active run is cancelled; wait: one run waits; queue: all runs wait, and go one at a time, the oldest first. Absent: allow; forbid for a job with steps or completion async that has slots (cron, every, at or delay)."`
 	MaxPendingRuns    int               `json:"max_pending_runs,omitempty" minimum:"1" maximum:"100000" doc:"With concurrency_policy queue: how many runs may wait. Further slots are skipped with reason limit, and triggers are refused. Absent: 1000." example:"1000"`
 	Limits            []string          `json:"limits,omitempty" maxItems:"4" doc:"Up to four limits that the job shares with all jobs that name them: PUT /v1/limits/{limit}. A run starts when all of them have room, and holds them until it ends. Absent: none." example:"[\"warehouse\"]"`
 	ExpiresAfter      Duration          `json:"expires_after,omitzero" doc:"How long after the slot was due an attempt may still start. Absent: a run never expires." example:"1h"`
@@ -187,7 +187,21 @@ type Missed struct {
 	Policy    MissedPolicy `json:"policy,omitempty" minLength:"1" doc:"skip: no missed slot runs; fire_once: the newest missed slot runs; fire_all: each missed slot runs, oldest first."`
 	Tolerance Duration     `json:"tolerance,omitzero" doc:"A slot claimed later than this after it was due is missed." example:"60s"`
 	Window    Duration     `json:"window,omitzero" doc:"Missed slots older than this never run. Absent: of missed slots, the newest runs until the next slot comes, and others for 24h; both no longer than runs are kept. One-shots: unlimited." example:"24h"`
+
+	Concurrency MissedConcurrency `json:"concurrency,omitempty" minLength:"1" doc:"With policy fire_all: one_at_a_time: each missed slot begins when the run of the one before has ended, retries included, whatever the concurrency_policy. allow: missed slots run side by side; only with concurrency_policy allow. Absent: one_at_a_time." example:"one_at_a_time"`
 }
+
+// inOrder reports whether each missed slot waits for the end of the one before.
+func (m Missed) inOrder() bool { return m.Policy == MissedFireAll && m.Concurrency != MissedAllow }
+
+// MissedConcurrency says whether the runs of missed slots may overlap each other.
+type MissedConcurrency string
+
+// How missed slots run under fire_all.
+const (
+	MissedOneAtATime MissedConcurrency = "one_at_a_time"
+	MissedAllow      MissedConcurrency = "allow"
+)
 
 // MissedPolicy names what happens to missed slots.
 type MissedPolicy string
@@ -275,8 +289,8 @@ func (d Definition) EffectiveJitter(byDefault time.Duration) Duration {
 // WithDefaults returns d with every default filled in except Jitter. The deployment decides that one: see
 // EffectiveJitter.
 func (d Definition) WithDefaults() Definition {
-	if (d.Completion == CompleteAsync || d.IsWorkflow()) && d.Schedule.Kind() != KindEvent {
-		fill(&d.ConcurrencyPolicy, PolicyForbid) // long work seldom may overlap itself
+	if (d.Completion == CompleteAsync || d.IsWorkflow()) && d.Schedule.Kind().Slots() {
+		fill(&d.ConcurrencyPolicy, PolicyForbid) // long work seldom may overlap itself, but what was asked for is not dropped
 	}
 	fill(&d.ConcurrencyPolicy, PolicyAllow)
 	if d.ConcurrencyPolicy == PolicyQueue {
@@ -299,6 +313,9 @@ func (d Definition) WithDefaults() Definition {
 		fill(&d.MaxDuration, DefaultMaxDuration)
 	}
 	fill(&d.Missed.Policy, MissedFireOnce)
+	if d.Missed.Policy == MissedFireAll {
+		fill(&d.Missed.Concurrency, MissedOneAtATime)
+	}
 	fill(&d.Missed.Tolerance, DefaultTolerance)
 	fill(&d.Retry.MaxAttempts, DefaultMaxAttempts)
 	fill(&d.Retry.InitialBackoff, DefaultInitialBackoff)

@@ -47,6 +47,20 @@ func TestDefaultsThatDependOnTheKind(t *testing.T) {
 	if d := definition(t, `{"limits":["one"]}`).WithDefaults(); d.Retry.AfterTimeout != nil {
 		t.Error("with limits it does not depend on the definition alone whether another attempt follows a timeout")
 	}
+	for _, long := range []string{`"completion":"async"`, `"steps":[{"name":"a"}]`} {
+		for schedule, want := range map[string]ConcurrencyPolicy{
+			`"cron":"@daily"`: PolicyForbid, `"every":"1h"`: PolicyForbid, `"delay":"5m"`: PolicyForbid, `"event":"e"`: PolicyAllow,
+			``: PolicyAllow, // what is triggered was accepted
+		} {
+			d := definition(t, `{`+long+`,"schedule":{`+schedule+`}}`)
+			if got := d.WithDefaults().ConcurrencyPolicy; got != want {
+				t.Errorf("%s, schedule {%s}: %s by default, want %s", long, schedule, got, want)
+			}
+			if d.ConcurrencyPolicy = PolicyQueue; d.WithDefaults().ConcurrencyPolicy != PolicyQueue {
+				t.Errorf("%s, schedule {%s}: an explicit policy does not stay", long, schedule)
+			}
+		}
+	}
 	for _, schedule := range []string{`"at":"2026-12-01T09:00:00Z"`, `"delay":"5m"`} {
 		d := definition(t, `{"schedule":{`+schedule+`}}`).WithDefaults()
 		if !d.Missed.Window.IsZero() || d.Schedule.Timezone != "" {

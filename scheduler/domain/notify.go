@@ -11,7 +11,7 @@ import (
 
 // Notify says who gets a notice of which events of a job, and in which form.
 type Notify struct {
-	On       []Event `json:"on" doc:"The events to send notices about. failing: the first failed attempt of a healthy job; dead: a run died; missed: slots were missed and will not run; late: a run was first claimed after the job's tolerance; stale: no success within expect_success_within; overlapping: for an hour at least two of three slots, and three at least, did not run to their end, because the run before had not ended; recovered: the first success of a job that was failing, dead or stale. Only with format json, and told in batches: started: a run was claimed, and its first attempt is about to be sent; succeeded: a run has succeeded."`
+	On       []Event `json:"on" doc:"The events to send notices about. failing: the first failed attempt of a healthy job; dead: a run died; missed: slots were missed and will not run; late: a run was first claimed after the job's tolerance; stale: no success within expect_success_within; overlapping: for an hour at least two of three slots, and three at least, did not run to their end, because the run before had not ended; dropped: a run that an event, a chain or a caller had asked for was skipped, because another run of the job was active or max_pending_runs waited; recovered: the first success of a job that was failing, dead or stale. Only with format json, and told in batches: started: a run was claimed, and its first attempt is about to be sent; succeeded: a run has succeeded."`
 	Format   Format  `json:"format,omitempty" minLength:"1" doc:"Form of the request. json: all details; slack: an incoming webhook; pagerduty: Events API v2, with one dedup_key for each job; alertmanager: its API v2, with one alert for each kind of trouble of a job; teams: an incoming webhook of a Teams workflow; email: an e-mail in plain text; template: the text of template." example:"slack"`
 	URL      string  `json:"url,omitempty" minLength:"1" doc:"Absolute http or https URL that receives a POST. For alertmanager, its base URL or /api/v2/alerts. Absent: with pagerduty, https://events.pagerduty.com/v2/enqueue." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
 	To       string  `json:"to,omitempty" minLength:"1" doc:"With email: the address, of a domain that the deployment allows. Absent: none." example:"ops@example.com"`
@@ -55,6 +55,7 @@ const (
 	EventLate        Event = "late"        // a run was first claimed after the job's tolerance
 	EventStale       Event = "stale"       // no success within expect_success_within
 	EventOverlapping Event = "overlapping" // most slots are skipped, as the run before has not ended
+	EventDropped     Event = "dropped"     // a run that was asked for is skipped, as others were active or too many waited
 	EventRecovered   Event = "recovered"   // a run succeeded, the first since the job was failing, dead or stale
 )
 
@@ -71,7 +72,10 @@ var Lifecycle = []Event{EventStarted, EventSucceeded}
 var AskedEvents = slices.Concat(Events, Lifecycle)
 
 // Events are all events about the trouble of jobs that an entry can ask for.
-var Events = []Event{EventFailing, EventDead, EventMissed, EventLate, EventStale, EventOverlapping, EventRecovered}
+var Events = []Event{
+	EventFailing, EventDead, EventMissed, EventLate, EventStale, EventOverlapping, EventDropped,
+	EventRecovered,
+}
 
 // The events that no entry can ask for.
 const (

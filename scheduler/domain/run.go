@@ -183,6 +183,7 @@ type Lease struct {
 type Batch struct {
 	Runs    []Assignment // all under one lease
 	Settled int          // slots and runs that were due and no longer are, skips included
+	Dropped int          // of the settled: runs that somebody asked for, and that others of their job kept from running
 	Full    []int16      // queues whose quota was used up, so that more may be due there
 
 	Halted bool    // the deployment is frozen: nothing was claimed
@@ -211,6 +212,9 @@ func (w Work) Lanes(queue int16) []int16 {
 
 // OrderLane returns the number under which a queue's ordered runs wait, whatever their priority.
 func OrderLane(queue int16) int16 { return queue*4 + 3 }
+
+// CatchesUp reports whether a run with the trigger waits for the run of the missed slot before it.
+func (j *Job) CatchesUp(trigger Trigger) bool { return trigger == TriggerCatchup && j.Missed.inOrder() }
 
 // Ordered reports whether runs of the trigger are ordered in bulk.
 func (t Trigger) Ordered() bool { return t == TriggerBackfill || t == TriggerReplay }

@@ -71,6 +71,7 @@ func (d Definition) Validate() []Problem {
 		c.add("jitter", "%q: only cron and every schedules have jitter; leave it out", d.Jitter)
 	}
 	oneOf(&c, "missed.policy", d.Missed.Policy, MissedSkip, MissedFireOnce, MissedFireAll)
+	c.missedConcurrency(d)
 	c.duration("missed.tolerance", d.Missed.Tolerance, time.Second, 24*time.Hour)
 	c.duration("missed.window", d.Missed.Window, time.Second, 366*24*time.Hour)
 	oneOf(&c, "concurrency_policy", d.ConcurrencyPolicy, PolicyAllow, PolicyForbid, PolicyReplace, PolicyWait,
@@ -177,6 +178,19 @@ func (c *checker) limits(d Definition) {
 		c.add("max_pending_runs", "%d is outside 1 to %d", n, MaxPendingRuns)
 	case n > 0 && d.ConcurrencyPolicy != PolicyQueue:
 		c.add("max_pending_runs", "%d: only jobs with concurrency_policy queue have it; leave it out", n)
+	}
+}
+
+func (c *checker) missedConcurrency(d Definition) {
+	policy := d.WithDefaults().ConcurrencyPolicy
+	oneOf(c, "missed.concurrency", d.Missed.Concurrency, MissedOneAtATime, MissedAllow)
+	switch {
+	case d.Missed.Concurrency == "":
+	case d.Missed.Policy != MissedFireAll:
+		c.add("missed.concurrency", "%s: only jobs with missed.policy fire_all have it; leave it out", d.Missed.Concurrency)
+	case d.Missed.Concurrency == MissedAllow && policy != PolicyAllow:
+		c.add("missed.concurrency", "allow: with concurrency_policy %s no two runs of the job overlap; leave it out, or "+
+			"set concurrency_policy to allow", policy)
 	}
 }
 

@@ -80,6 +80,19 @@ func TestValidateNamesTheFieldAndWhatIsRight(t *testing.T) {
 			"jitter of a one-shot", `"schedule":{"delay":"1h"},"jitter":"1s"`, "jitter", []string{`"1s"`, "only cron and every"},
 		},
 		{"missed.policy", `"missed":{"policy":"later"}`, "missed.policy", []string{`"later"`, "skip, fire_once, fire_all"}},
+		{
+			"missed.concurrency", `"missed":{"policy":"fire_all","concurrency":"all"}`, "missed.concurrency",
+			[]string{`"all"`, "one_at_a_time, allow"},
+		},
+		{
+			"missed.concurrency of one missed slot", `"missed":{"concurrency":"allow"}`, "missed.concurrency",
+			[]string{"allow", "only jobs with missed.policy fire_all", "leave it out"},
+		},
+		{
+			"missed.concurrency of a job that must not overlap",
+			`"concurrency_policy":"forbid","missed":{"policy":"fire_all","concurrency":"allow"}`, "missed.concurrency",
+			[]string{"allow", "concurrency_policy forbid", "leave it out"},
+		},
 		{"missed.tolerance", `"missed":{"tolerance":"1ms"}`, "missed.tolerance", []string{`"1ms"`, "1s to"}},
 		{"missed.window", `"missed":{"window":"0s"}`, "missed.window", []string{`"0s"`, "1s to"}},
 		{"concurrency_policy", `"concurrency_policy":"maybe"`, "concurrency_policy", []string{`"maybe"`, "allow, forbid"}},

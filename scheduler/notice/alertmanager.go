@@ -35,6 +35,7 @@ var alertNames = map[domain.Event]string{
 	domain.EventStale:   "PunctualJobStale",
 	domain.EventMissed:  "PunctualSlotsMissed",
 	domain.EventLate:    "PunctualRunLate",
+	domain.EventDropped: "PunctualRunDropped",
 
 	domain.EventOverlapping: "PunctualSlotsOverlap",
 	domain.EventTest:        "PunctualTest",
@@ -45,7 +46,7 @@ var alertNames = map[domain.Event]string{
 var heldAlerts = map[Kind]string{
 	KindLate: "PunctualRunLate", KindMissed: "PunctualSlotsMissed", KindLimit: "PunctualLimitReached",
 	KindQueue: "PunctualQueueUnserved", KindFreeze: "PunctualFrozen", KindDatabase: "PunctualDatabaseAway",
-	KindReplicas: "PunctualNoReplica", KindOverlap: "PunctualSlotsOverlap",
+	KindReplicas: "PunctualNoReplica", KindOverlap: "PunctualSlotsOverlap", KindDropped: "PunctualRunDropped",
 }
 
 // alertmanager writes a message as alerts. A job has one for each kind of trouble, because the labels say how bad it
@@ -103,7 +104,7 @@ func ofSubject(m Message, s Subject, resolves bool, now time.Time) alert {
 	switch s.Kind {
 	case KindHost:
 		labels["alertname"], labels["host"], labels["severity"] = "PunctualHostUnreachable", s.Name, "critical"
-	case KindLate, KindMissed, KindLimit, KindQueue, KindFreeze, KindDatabase, KindReplicas, KindOverlap:
+	case KindLate, KindMissed, KindDropped, KindLimit, KindQueue, KindFreeze, KindDatabase, KindReplicas, KindOverlap:
 		labels["alertname"], labels["severity"] = heldAlerts[s.Kind], severity(domain.EventLate)
 		if s.Kind == KindLimit || s.Kind == KindQueue {
 			labels[string(s.Kind)] = s.Name
@@ -210,7 +211,8 @@ func lasts(e domain.Event, resolves bool) time.Duration {
 		return untilResolved // which is told to all who hear of it
 	case domain.EventTest:
 		return ofATest
-	case domain.EventMissed, domain.EventLate, domain.EventOverlapOver, domain.EventRecovered, domain.EventEnded:
+	case domain.EventMissed, domain.EventLate, domain.EventDropped, domain.EventOverlapOver, domain.EventRecovered,
+		domain.EventEnded:
 	}
 	return passing
 }

@@ -40,13 +40,15 @@ const (
 	KindDatabase Kind = "database" // the database, which no replica could reach, likewise
 	KindReplicas Kind = "replicas" // the replicas, none of which was alive, likewise
 
+	KindDropped Kind = "dropped" // runs that were asked for, and skipped because of others of their jobs
 	KindOverlap Kind = "overlap" // jobs most of whose slots are skipped, as the run before has not ended
 )
 
-// Passing reports whether a subject is about late runs and missed slots, each of which is over when it is told.
+// Passing reports whether a subject is about late or dropped runs and missed slots, each of which is over when it is
+// told.
 func (k Kind) Passing() bool {
 	return slices.Contains([]Kind{
-		KindLate, KindMissed, KindLimit, KindQueue, KindFreeze, KindDatabase, KindReplicas,
+		KindLate, KindMissed, KindDropped, KindLimit, KindQueue, KindFreeze, KindDatabase, KindReplicas,
 	}, k)
 }
 
@@ -326,11 +328,15 @@ func (s Subject) heldTitle(since string) string {
 	if slots, jobs := s.count(domain.EventMissed); jobs > 0 {
 		parts = append(parts, fmt.Sprintf("%s of %s missed", times(slots, "slot"), times(jobs, "job")))
 	}
+	if runs, jobs := s.count(domain.EventDropped); jobs > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %s dropped", times(runs, "run"), times(jobs, "job")))
+	}
 	what := strings.Join(parts, ", ")
 	if s.State == StateResolved {
 		end := map[Kind]string{
 			KindLimit: s.Name + " holds back no more runs", KindQueue: fmt.Sprintf("the queue %q is served", s.Name),
 			KindFreeze: "the freeze is over", KindLate: "no more runs are late", KindMissed: "no more slots are missed",
+			KindDropped:  "no more runs are dropped",
 			KindDatabase: "replicas reach the database", KindReplicas: "replicas are alive",
 		}[s.Kind]
 		if what == "" {
@@ -376,7 +382,7 @@ func jobHeadline(news domain.News) string {
 		domain.EventFailing: "is failing", domain.EventDead: "has dead runs", domain.EventMissed: "missed slots",
 		domain.EventLate: "runs late", domain.EventStale: "is stale", domain.EventRecovered: "recovered",
 		domain.EventOverlapping: "skips most slots", domain.EventOverlapOver: "skips slots no longer",
-		domain.EventTest: "sends a test notice",
+		domain.EventDropped: "has dropped runs", domain.EventTest: "sends a test notice",
 	}
 	if last == domain.EventEnded {
 		_, over := Subject{Jobs: []domain.News{news}}.split()
@@ -428,6 +434,9 @@ func describe(e domain.NewsEvent) string {
 			return e.Runs[0].Error
 		}
 		return "most slots were skipped, because the run before had not ended"
+	case domain.EventDropped:
+		return fmt.Sprintf("%s skipped although asked for, because others of the job were active or too many waited, the "+
+			"last at %s", times(e.Count, "run"), at(e.LastAt))
 	case domain.EventOverlapOver:
 		return "most slots run again to their end" + when(", which they did not since ", e.Since)
 	case domain.EventRecovered:
@@ -473,7 +482,7 @@ func severity(e domain.Event) string {
 		return "critical"
 	case domain.EventFailing:
 		return "error"
-	case domain.EventMissed, domain.EventLate, domain.EventOverlapping:
+	case domain.EventMissed, domain.EventLate, domain.EventOverlapping, domain.EventDropped:
 		return "warning"
 	case domain.EventRecovered, domain.EventOverlapOver, domain.EventTest, domain.EventEnded,
 		domain.EventApproval:

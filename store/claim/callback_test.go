@@ -73,7 +73,7 @@ func TestCompletionMayComeBeforeTheAnswer(t *testing.T) {
 
 func TestHeartbeatsPutTheDeadlineOff(t *testing.T) {
 	c := NewReplica(t)
-	a := c.Accepted("a")
+	a := c.Accepted("a", Forbid)
 	c.Exec(`UPDATE punctual.ready SET due_at = now() + interval '5 s'`)
 	if b := c.MustBeat(a, ""); b.CancelRequested || time.Until(b.Deadline) < 50*time.Second {
 		t.Errorf("beat %+v", b)

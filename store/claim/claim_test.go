@@ -263,8 +263,7 @@ func TestClaimsNeverTakeMoreThanTheirQuota(t *testing.T) {
 // Catching up is paced: runs of a backlog need worker slots like other runs.
 func TestCatchingUpKeepsToTheQuotaToo(t *testing.T) {
 	c := NewReplica(t)
-	c.Many(3, "job", 30*time.Second, Every(time.Second), Missed(domain.MissedFireAll),
-		Tolerating(time.Second))
+	c.Many(3, "job", 30*time.Second, Every(time.Second), AllMissed, Tolerating(time.Second))
 	b := c.Claim(4, true)
 	if len(b.Runs) != 4 || b.Settled != 3 {
 		t.Errorf("%d runs of %d jobs with 4 slots, want 4 of 3", len(b.Runs), b.Settled)
@@ -372,7 +371,7 @@ func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
 		},
 		{
 			"or all of them",
-			[]Option{HalfPast, Missed(domain.MissedFireAll)},
+			[]Option{HalfPast, AllMissed},
 			2 * time.Hour,
 			[]string{"catchup running late", "catchup running late", "catchup running late"},
 			domain.JobActive,
@@ -457,7 +456,7 @@ func TestAClaimMakesThePartitionItNeeds(t *testing.T) {
 // the schedule's slot.
 func TestAClaimMakesThePartitionsOfAllItsRuns(t *testing.T) {
 	c := NewReplica(t)
-	job := c.Create("job", Every(24*time.Hour), Missed(domain.MissedFireAll), Window(30*24*time.Hour))
+	job := c.Create("job", Every(24*time.Hour), AllMissed, Window(30*24*time.Hour))
 	slot := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -25)
 	c.SetNext(job.ID, slot)
 	if b := c.Claim(100, true); len(b.Runs) != 10 {

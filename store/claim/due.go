@@ -398,7 +398,7 @@ func (n *nextRows) queue(b *pgx.Batch) {
 		b.Queue(completeOneShots, pg.Prepared{}, n.gone)
 		b.Queue(rememberCompleted, pg.Prepared{}, n.completed, n.versions)
 	}
-	queueTakeGates(b, n.gates, n.gateRuns)
+	queueTakeGates(b, n.gates, n.gateRuns, true)
 }
 
 // write inserts the runs, their lease and the skips, advances the schedules and commits, in one round trip. Of guarded

@@ -230,7 +230,7 @@ func TestFinishIsIdempotent(t *testing.T) {
 
 func TestFinishSpansDays(t *testing.T) {
 	c := NewReplica(t)
-	job := c.Create("job", Every(24*time.Hour), Missed(domain.MissedFireAll), Window(30*24*time.Hour))
+	job := c.Create("job", Every(24*time.Hour), AllMissed, Window(30*24*time.Hour))
 	slot := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -9)
 	c.SetNext(job.ID, slot)
 	batch := c.Claim(100, true)

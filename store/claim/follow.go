@@ -42,8 +42,8 @@ type Following interface {
 	Asks() []string
 }
 
-// RunEvent says that a run was first claimed late, that it records missed slots, or that it was claimed for the first
-// time.
+// RunEvent says that a run was first claimed late, that it records missed slots, that it was skipped because of others
+// although somebody had asked for it, or that it was claimed for the first time.
 type RunEvent struct {
 	Job   *domain.Job
 	Event domain.Event

@@ -122,12 +122,14 @@ func collectGates(into map[uuid.UUID]Gate) func(pgx.Rows) error {
 }
 
 // mendGates inserts the gates of jobs that should have one but have no row, so that a job whose gate was lost, in a
-// restore or by hand, does not stay due for ever. It must not insert gates that are only locked: such an insert would
-// wait for the transaction that updates the gate, against the lock order.
+// restore or by hand, does not stay due for ever. Some need one for their missed slots alone (open). It must not insert
+// gates that are only locked: such an insert would wait for the transaction that updates the gate, against the lock
+// order.
 func mendGates(
 	ctx context.Context, conn pg.Querier, jobs map[definitions.Version]*domain.Job, found map[uuid.UUID]Gate,
+	open ...uuid.UUID,
 ) error {
-	var missing []uuid.UUID
+	missing := slices.Clone(open)
 	for _, job := range jobs {
 		if _, ok := found[job.ID]; !ok && job.ConcurrencyPolicy != domain.PolicyAllow {
 			missing = append(missing, job.ID)
@@ -138,15 +140,15 @@ func mendGates(
 	}
 	slices.SortFunc(missing, pg.CompareIDs)
 	return pg.Wrap("mending gates", pg.Exec(ctx, conn, `
-		INSERT INTO punctual.exclusive (job_id)
-		SELECT id FROM (
+		INSERT INTO punctual.exclusive (job_id, gated)
+		SELECT id, id <> ALL($2::uuid[]) FROM (
 		    SELECT j.id
 		    FROM punctual.jobs j
 		    WHERE j.id = ANY($1::uuid[])
 		      AND NOT EXISTS (SELECT FROM punctual.exclusive x WHERE x.job_id = j.id)
 		    ORDER BY j.id
 		    FOR KEY SHARE SKIP LOCKED) j
-		ON CONFLICT DO NOTHING`, slices.Compact(missing)))
+		ON CONFLICT DO NOTHING`, slices.Compact(missing), append([]uuid.UUID{}, open...)))
 }
 
 // freeEndedGates clears, in memory, the runs of gates that have ended or are missing, so that they hold no gate. It
@@ -246,14 +248,15 @@ func makeWay(ctx context.Context, q pg.Querier, replaced, expired []uuid.UUID) e
 	return pg.Wrap("ending expired runs", q.SendBatch(ctx, &b).Close())
 }
 
-// queueTakeGates makes each run the active run of its job. The caller holds the gates.
-func queueTakeGates(b *pgx.Batch, jobs, runs []uuid.UUID) {
+// queueTakeGates makes each run the active run of its job. The caller holds the gates, and says whether all of them are
+// of jobs whose runs must not overlap. Else each stays what it is.
+func queueTakeGates(b *pgx.Batch, jobs, runs []uuid.UUID, gated bool) {
 	if len(jobs) > 0 {
 		b.Queue(`
 			UPDATE punctual.exclusive e
-			SET active_run = u.run_id, waiting_run = nullif(e.waiting_run, u.run_id), gated = true
+			SET active_run = u.run_id, waiting_run = nullif(e.waiting_run, u.run_id), gated = e.gated OR $3
 			FROM unnest($1::uuid[], $2::uuid[]) AS u(job_id, run_id)
-			WHERE e.job_id = u.job_id`, jobs, runs)
+			WHERE e.job_id = u.job_id`, jobs, runs, gated)
 	}
 }
 
@@ -290,12 +293,14 @@ func LockGates(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) (busy []uuid.UU
 	return busy, pg.Wrap("locking gates", err)
 }
 
-// OpenGate lets the runs of a job overlap from now on. Call it before the job's row is locked, and QueueReleaseAll
-// after that.
+// OpenGate lets the runs of a job overlap from now on. The run of a missed slot keeps the gate for those that follow it.
+// Call it before the job's row is locked, and QueueReleaseAll after that.
 func OpenGate(ctx context.Context, tx *pg.Tx, job uuid.UUID) error {
 	return pg.Wrap("opening the gate of job "+job.String(), pg.Exec(ctx, tx, `
 		UPDATE punctual.exclusive
-		SET gated = false, active_run = NULL, waiting_run = NULL, earlier_runs = NULL
+		SET gated = false, waiting_run = NULL, earlier_runs = NULL,
+		    active_run = (SELECT r.id FROM punctual.runs_of(earlier_runs || active_run) r
+		                  WHERE r.trigger = 'catchup' AND r.finished_at IS NULL ORDER BY r.id LIMIT 1)
 		WHERE job_id = $1`, job))
 }
 
@@ -393,7 +398,7 @@ func (s *Claims) releaseAt(ctx context.Context, jobs []uuid.UUID) error {
 		gates AS MATERIALIZED (
 		    SELECT w.run_id, e.active_run
 		    FROM waiting w
-		    LEFT JOIN punctual.exclusive e ON e.job_id = w.job_id AND e.gated
+		    LEFT JOIN punctual.exclusive e ON e.job_id = w.job_id
 		    WHERE e.earlier_runs IS NULL),
 		free AS MATERIALIZED (
 		    SELECT g.run_id

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -10,24 +11,36 @@ import (
 	"punctual/store/pg"
 )
 
-// With the policy queue all runs of a job wait at its gate, and pass it one at a time, the oldest first.
+// With the policy queue all runs of a job wait at its gate, and pass it one at a time, the oldest first. So do the runs of
+// missed slots under fire_all, whatever the policy. Under allow they alone pass the gate, which is open to all others.
 
-// line is how the runs of a job with the policy queue stand.
+// line is how the runs of a job stand that go in order: with the policy queue all, and else those of missed slots.
 type line struct {
-	first  uuid.UUID   // the oldest that waits
+	first  uuid.UUID   // the oldest that waits; uuid.Nil: none, but for dated runs that come by this claim
 	parked []uuid.UUID // those of this claim that waited at the gate before
 	length int         // how many wait at the gate
 }
 
-// readLines reads the lines of jobs with the policy queue. It sends nothing if there is no such job.
+// inLine reports whether runs of a job with the trigger go in order.
+func inLine(job *domain.Job, trigger domain.Trigger) bool {
+	return job.ConcurrencyPolicy == domain.PolicyQueue || job.CatchesUp(trigger)
+}
+
+// readLines reads the lines of jobs with the policy queue, and of those whose missed slots wait. It sends nothing if
+// there is no such job.
 func (c *readyClaim) readLines(ctx context.Context) error {
-	jobs, workflows := []uuid.UUID(nil), []uuid.UUID{}
+	jobs, workflows, catchUps := []uuid.UUID(nil), []uuid.UUID{}, []uuid.UUID{}
 	for _, w := range c.waiting {
-		if job := c.found.Job(w.key); job != nil && job.ConcurrencyPolicy == domain.PolicyQueue {
-			jobs = append(jobs, job.ID)
-			if job.IsWorkflow() {
-				workflows = append(workflows, job.ID)
-			}
+		job := c.found.Job(w.key)
+		if job == nil || !inLine(job, w.Trigger) {
+			continue
+		}
+		jobs, c.lines[job.ID] = append(jobs, job.ID), &line{}
+		if job.IsWorkflow() {
+			workflows = append(workflows, job.ID)
+		}
+		if job.ConcurrencyPolicy != domain.PolicyQueue {
+			catchUps = append(catchUps, job.ID)
 		}
 	}
 	if len(jobs) == 0 {
@@ -38,7 +51,9 @@ func (c *readyClaim) readLines(ctx context.Context) error {
 		       coalesce(array_agg(run_id) FILTER (WHERE at_gate AND run_id = ANY($2::uuid[])), '{}')
 		FROM punctual.ready y
 		WHERE job_id = ANY($1::uuid[]) AND lane >= 0 AND `+notOfStep(`$3`)+`
-		GROUP BY job_id`, jobs, c.ids, workflows)
+		  AND (job_id <> ALL($4::uuid[]) OR EXISTS (
+		      SELECT FROM punctual.runs_of(ARRAY[y.run_id]) r WHERE r.trigger = 'catchup' AND r.fence IS NULL))
+		GROUP BY job_id`, jobs, c.ids, workflows, catchUps)
 	var job uuid.UUID
 	var l line
 	err := pg.Each(rows, []any{&job, &l.first, &l.length, &l.parked}, func() {
@@ -47,14 +62,25 @@ func (c *readyClaim) readLines(ctx context.Context) error {
 	return pg.Wrap("reading the lines of jobs", err)
 }
 
-// waitsAtGate reports whether a run of a job with a gate waits there: another run holds the gate, or under the policy
-// queue an older run waits.
+// lackingGates are the jobs of which missed slots wait, and that have no gate because their runs may overlap.
+func (c *readyClaim) lackingGates() (jobs []uuid.UUID) {
+	for _, w := range c.waiting {
+		_, there := c.gates[w.key.Job]
+		if job := c.found.Job(w.key); job != nil && !there && job.LinesUp() && job.CatchesUp(w.Trigger) {
+			jobs = append(jobs, job.ID)
+		}
+	}
+	return jobs
+}
+
+// waitsAtGate reports whether a run of a job with a gate waits there: another run holds the gate, or an older one of
+// those that go in order waits.
 func (c *readyClaim) waitsAtGate(w waitingRun, job *domain.Job, holders []uuid.UUID) bool {
 	if slices.Contains(holders, w.RunID) {
 		return false
 	}
 	l := c.lines[job.ID]
-	return len(holders) > 0 || l != nil && pg.CompareIDs(l.first, w.RunID) < 0
+	return len(holders) > 0 || inLine(job, w.Trigger) && l.first != uuid.Nil && pg.CompareIDs(l.first, w.RunID) < 0
 }
 
 // parkOrSkip leaves a run at its job's gate. Under the policy queue only so many may wait there. A run that an event,
@@ -62,8 +88,9 @@ func (c *readyClaim) waitsAtGate(w waitingRun, job *domain.Job, holders []uuid.U
 // replays and backfills, is bounded where it is made.
 func (c *readyClaim) parkOrSkip(w waitingRun, job *domain.Job) {
 	l := c.lines[job.ID]
-	if l != nil && job.ConcurrencyPolicy == domain.PolicyQueue && !slices.Contains(l.parked, w.RunID) {
+	if job.ConcurrencyPolicy == domain.PolicyQueue && !slices.Contains(l.parked, w.RunID) {
 		if l.length >= job.MaxPendingRuns && w.Fence == 0 && !w.Trigger.Ordered() {
+			c.drops(w)
 			c.overlaps.beyond = append(c.overlaps.beyond, w.RunID)
 			return
 		}
@@ -85,8 +112,12 @@ func (c *readyClaim) waitsUngated(w waitingRun) {
 	o.behind, o.waiting = append(o.behind, w.key.Job), append(o.waiting, w.RunID)
 }
 
-// countPending counts the waiting runs of jobs with the policy queue. It sends nothing if there is no such job.
-func (c *dueClaim) countPending(ctx context.Context) (err error) {
+// countPending counts the waiting runs of jobs with the policy queue, and those of missed slots that go in order. It
+// sends nothing if there is no such job.
+func (c *dueClaim) countPending(ctx context.Context) error {
+	if err := c.countCatchUps(ctx); err != nil {
+		return err
+	}
 	var jobs []*domain.Job
 	for _, job := range c.found.Jobs {
 		if job.ConcurrencyPolicy == domain.PolicyQueue {
@@ -94,9 +125,31 @@ func (c *dueClaim) countPending(ctx context.Context) (err error) {
 		}
 	}
 	if len(jobs) > 0 {
-		c.pending, err = Pending(ctx, c.conn, jobs...)
+		pending, err := Pending(ctx, c.conn, jobs...)
+		maps.Copy(c.pending, pending)
+		return err
 	}
-	return err
+	return nil
+}
+
+// countCatchUps counts the runs of missed slots that wait, of jobs with another one.
+func (c *dueClaim) countCatchUps(ctx context.Context) error {
+	var jobs []uuid.UUID
+	for _, r := range c.rows {
+		if job := c.found.Jobs[r.key]; job != nil && job.LinesUp() && r.scheduledFor.Before(c.now.Add(-job.Missed.Tolerance.Value())) {
+			jobs = append(jobs, job.ID)
+		}
+	}
+	if len(jobs) == 0 {
+		return nil
+	}
+	pending, err := pg.Map[uuid.UUID, int](ctx, c.conn, `
+		SELECT y.job_id, count(*)
+		FROM punctual.ready y, punctual.runs_of(ARRAY[y.run_id]) r
+		WHERE y.job_id = ANY($1::uuid[]) AND y.lane >= 0 AND r.trigger = 'catchup'
+		GROUP BY y.job_id`, jobs)
+	maps.Copy(c.pending, pending)
+	return pg.Wrap("counting the missed slots that wait", err)
 }
 
 // notOfStep is SQL for: a row y of ready is not the run of a step, if its job is one of an array. Only the runs of

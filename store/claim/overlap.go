@@ -77,7 +77,8 @@ func (c *readyClaim) findUndecided(ctx context.Context) error {
 		g, job := c.gates[w.key.Job], c.found.Job(w.key)
 		if job == nil || job.ConcurrencyPolicy == domain.PolicyAllow || !g.gated || g.busy || w.RunID == g.active ||
 			w.RunID == g.Waiting || w.Fence != 0 || job.ConcurrencyPolicy == domain.PolicyQueue ||
-			w.Trigger == domain.TriggerCatchup || w.Trigger.Ordered() {
+			w.Trigger == domain.TriggerCatchup || w.Trigger.Ordered() ||
+			w.dated && job.ConcurrencyPolicy != domain.PolicyReplace { // it was accepted: it waits for its turn
 			continue
 		}
 		w.policy = job.ConcurrencyPolicy
@@ -117,6 +118,7 @@ func (c *readyClaim) admit(w waitingRun, g *Gate) bool {
 	}
 	switch {
 	case o.Blocker != uuid.Nil:
+		c.drops(w)
 		d.skipped, d.blockers = append(d.skipped, w.RunID), append(d.blockers, o.Blocker)
 	case o.Waits:
 		d.behind, d.waiting = append(d.behind, w.key.Job), append(d.waiting, w.RunID)
@@ -128,6 +130,14 @@ func (c *readyClaim) admit(w waitingRun, g *Gate) bool {
 	}
 	c.gates[w.key.Job] = *g
 	return o.Blocker == uuid.Nil && !o.Waits
+}
+
+// drops tells that work which somebody has asked for is skipped because of other runs of its job. Slots are no such work.
+func (c *readyClaim) drops(w waitingRun) {
+	if w.Trigger != domain.TriggerSchedule {
+		c.events = append(c.events, RunEvent{c.found.Job(w.key), domain.EventDropped, w.RunID})
+		c.batch.Dropped++
+	}
 }
 
 // write ends the runs that make way, and queues what else was decided.

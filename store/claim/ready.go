@@ -45,6 +45,7 @@ SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_
             THEN coalesce((SELECT j.state = 'deleted' FROM punctual.jobs j WHERE j.id = r.job_id), true)
             ELSE false END,
        r.claimed_at IS NULL, r.started_at IS NULL,
+       r.trigger = 'manual' AND r.rerun_of IS NULL AND r.created_at > r.due_at,
        ` + keptColumns + `
 FROM punctual.runs r
 LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
@@ -129,6 +130,7 @@ type waitingRun struct {
 	deleted bool                     // the run's job is deleted
 	fresh   bool                     // it was never claimed before
 	unsent  bool                     // no attempt of it was ever sent
+	dated   bool                     // it was dated: it became a run once it was due
 	started time.Time
 	losses  int // attempts in a row, just before this one, that ended by silence: 0, 1 or 2 (for two or more)
 	kept    KeptResponse
@@ -285,6 +287,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 				&w.CausedBy, &w.Event, &w.EventBody, &headers, &w.Body, &w.Template, &w.WebhookID, &w.IdempotencyKey,
 				&w.ExpiresAfter, &w.Step, &w.Workflow, &w.TraceParent,
 				&w.overdue, &w.AcceptedAt, &w.Fence, &w.started, &w.losses, &w.deleted, &w.fresh, &w.unsent,
+				&w.dated,
 			}, w.kept.Into()...)...); err != nil {
 				return err
 			}
@@ -319,7 +322,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 	if err := c.readPresence(ctx); err != nil {
 		return err
 	}
-	if err := mendGates(ctx, c.conn, c.found.Jobs, c.gates); err != nil {
+	if err := mendGates(ctx, c.conn, c.found.Jobs, c.gates, c.lackingGates()...); err != nil {
 		return err
 	}
 	if err := c.claims.loadTokenKey(ctx, c.conn, c.found.Jobs); err != nil {
@@ -383,9 +386,11 @@ func (c *readyClaim) settle(w waitingRun) {
 		return
 	}
 	g, there := c.gates[job.ID]
-	w.Gated = g.gated && w.Step == "" // a step is under the gate that its workflow has
+	catchesUp := job.CatchesUp(w.Trigger)
+	w.Gated = w.Step == "" && // a step is under the gate that its workflow has
+		(g.gated || catchesUp || g.active == w.RunID)
 	switch holders := g.Holders(); {
-	case w.Gated && g.busy, !there && job.ConcurrencyPolicy != domain.PolicyAllow: // or mendGates has just made it
+	case w.Gated && g.busy, !there && (catchesUp || job.ConcurrencyPolicy != domain.PolicyAllow): // or it was just made
 		c.putOff(w.RunID, c.claims.later.in(job.ID))
 		return
 	case c.missed(w, job):
@@ -467,7 +472,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	if err := c.overlaps.write(ctx, c.conn, &b); err != nil {
 		return err
 	}
-	queueTakeGates(&b, c.taken, c.takers)
+	queueTakeGates(&b, c.taken, c.takers, false)
 	if len(c.later) > 0 {
 		b.Queue(`
 			UPDATE punctual.ready r SET due_at = u.due_at

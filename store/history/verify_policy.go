@@ -24,7 +24,8 @@ type policy struct {
 const selectPolicies = `
 SELECT v.job_id, v.version, v.valid_from, coalesce(v.definition ->> 'concurrency_policy', ''),
        coalesce(v.definition ->> 'completion', ''), v.definition -> 'steps' IS NOT NULL,
-       v.definition #>> '{schedule,event}' IS NOT NULL, coalesce(v.definition #>> '{missed,tolerance}', '')
+       coalesce(v.definition #>> '{schedule,cron}', v.definition #>> '{schedule,every}', v.definition #>> '{schedule,at}',
+                v.definition #>> '{schedule,delay}') IS NOT NULL, coalesce(v.definition #>> '{missed,tolerance}', '')
 FROM punctual.job_versions v
 WHERE v.job_id = ANY($1::uuid[])
 ORDER BY v.job_id, v.version`
@@ -35,10 +36,10 @@ func readPolicies(ctx context.Context, q pg.Querier, jobs []*verifyJob) error {
 	var id uuid.UUID
 	var p policy
 	var d domain.Definition
-	var steps, event bool
+	var steps, slots bool
 	var tolerance string
 	i := 0
-	err := pg.Each(rows, []any{&id, &p.version, &p.from, &d.ConcurrencyPolicy, &d.Completion, &steps, &event, &tolerance},
+	err := pg.Each(rows, []any{&id, &p.version, &p.from, &d.ConcurrencyPolicy, &d.Completion, &steps, &slots, &tolerance},
 		func() {
 			for jobs[i].id != id {
 				i++
@@ -47,8 +48,8 @@ func readPolicies(ctx context.Context, q pg.Querier, jobs []*verifyJob) error {
 			if steps {
 				made.Steps = make([]domain.Step, 1)
 			}
-			if event {
-				made.Schedule.Event = "e"
+			if slots {
+				made.Schedule.Every = domain.DurationOf(time.Hour)
 			}
 			if tolerance != "" {
 				_ = made.Missed.Tolerance.UnmarshalText([]byte(tolerance)) // never fails

@@ -74,13 +74,15 @@ func moveRuns(c Replica, by time.Duration) {
 	c.Exec(`INSERT INTO punctual.runs SELECT * FROM punctual.moved`)
 	c.Exec(`DROP TABLE punctual.moved`)
 	// A run may get the id that another run is about to give up, so the key cannot be updated in place.
-	c.Exec(`CREATE TABLE punctual.moved AS SELECT * FROM punctual.ready`)
-	c.Exec(`DELETE FROM punctual.ready`)
-	c.Exec(`UPDATE punctual.moved y SET run_id = m.moved
-		FROM unnest($1::uuid[], $2::uuid[]) AS m(old, moved)
-		WHERE y.run_id = m.old`, old, moved)
-	c.Exec(`INSERT INTO punctual.ready SELECT * FROM punctual.moved`)
-	c.Exec(`DROP TABLE punctual.moved`)
+	for _, table := range []string{"ready", "attempts"} {
+		c.Exec(`CREATE TABLE punctual.moved AS SELECT * FROM punctual.` + table)
+		c.Exec(`DELETE FROM punctual.` + table)
+		c.Exec(`UPDATE punctual.moved y SET run_id = m.moved
+			FROM unnest($1::uuid[], $2::uuid[]) AS m(old, moved)
+			WHERE y.run_id = m.old`, old, moved)
+		c.Exec(`INSERT INTO punctual.` + table + ` SELECT * FROM punctual.moved`)
+		c.Exec(`DROP TABLE punctual.moved`)
+	}
 	for _, column := range []string{"active_run", "waiting_run"} {
 		c.Exec(fmt.Sprintf(`UPDATE punctual.exclusive y SET %[1]s = m.moved
 			FROM unnest($1::uuid[], $2::uuid[]) AS m(old, moved)

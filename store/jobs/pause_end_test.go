@@ -83,7 +83,7 @@ func TestAPauseEndsWhenItSays(t *testing.T) {
 		},
 		{
 			"each missed slot runs",
-			[]Option{Missed(domain.MissedFireAll)},
+			[]Option{AllMissed},
 			[]string{"schedule skipped paused x3", "catchup running late", "catchup running late", "catchup running late"},
 		},
 		{

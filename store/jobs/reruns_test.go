@@ -17,7 +17,7 @@ import (
 // failedETL runs extract, transform and check well, with results, and lets load die.
 func failedETL(c Replica) uuid.UUID {
 	c.T.Helper()
-	c.Create("etl", Never, Steps("extract", "transform<extract", "check<extract", "load<transform,check", "clean<load!"))
+	c.Create("etl", Never, Forbid, Steps("extract", "transform<extract", "check<extract", "load<transform,check", "clean<load!"))
 	run := c.StartWorkflow("etl", `{"day":1}`).RunID
 	for range 4 {
 		for name, a := range c.ClaimSteps() {

@@ -218,7 +218,7 @@ func TestBackfillReachesNoFurtherThanTheHistoryOfAnOldJob(t *testing.T) {
 func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 	t.Run("slots that wait to be caught up with after an outage", func(t *testing.T) {
 		c := NewReplica(t)
-		job, slots := c.Lived("a", Missed(domain.MissedFireAll))
+		job, slots := c.Lived("a", AllMissed)
 		c.Exec(`DELETE FROM punctual.runs WHERE job_id = $1`, job)
 		c.SetNext(job, slots[2])
 		o := c.Backfill(letters.BackfillRequest{Job: "a", From: slots[0], To: time.Now()})
@@ -258,7 +258,7 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 	})
 	t.Run("slots since the end of a pause that nothing has ended yet", func(t *testing.T) {
 		c := NewReplica(t)
-		job, slots := c.Lived("a", Missed(domain.MissedFireAll))
+		job, slots := c.Lived("a", AllMissed)
 		c.Exec(`DELETE FROM punctual.runs WHERE job_id = $1`, job)
 		c.Pause("a")
 		c.Exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`,

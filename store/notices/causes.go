@@ -36,7 +36,7 @@ const collecting = 30 * time.Second
 
 var collects = []notice.Kind{notice.KindQueue, notice.KindFreeze, notice.KindDatabase, notice.KindReplicas}
 
-// passes reports whether news are about late runs and missed slots alone.
+// passes reports whether news are about late or dropped runs and missed slots alone.
 func passes(news domain.News) bool { return news.State() == "" }
 
 // passingKey is the key of the subject of events that are over when they are told: their cause, if it is known.
@@ -58,10 +58,14 @@ func passingKey(news domain.News) string {
 			return key(notice.KindReplicas)
 		}
 	}
-	if news.Events[len(news.Events)-1].Event == domain.EventLate {
+	switch news.Events[len(news.Events)-1].Event {
+	case domain.EventLate:
 		return key(notice.KindLate)
+	case domain.EventDropped:
+		return key(notice.KindDropped)
+	default:
+		return key(notice.KindMissed)
 	}
-	return key(notice.KindMissed)
 }
 
 // world is what holds up runs of a line's tenant now. A frozen tenant's lines are not claimed, so it is not frozen.

@@ -129,7 +129,7 @@ func (r *subject) settle(f domain.Format) {
 	if state.EndsTrouble() && !r.open && (stateful(f) || known) && !grouped {
 		kept := r.unsent.For(domain.Recipient{}, nil)
 		for _, e := range r.unsent.Events {
-			if e.Event == domain.EventLate || e.Event == domain.EventMissed {
+			if e.Event == domain.EventLate || e.Event == domain.EventMissed || e.Event == domain.EventDropped {
 				kept.Events = append(kept.Events, e)
 			}
 		}

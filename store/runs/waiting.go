@@ -45,6 +45,7 @@ func WaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*
 		    JOIN punctual.runs r ON r.id = y.run_id AND r.accepted_at IS NULL
 		    JOIN punctual.queues q ON q.id = y.lane / 4
 		    LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id AND r.parent_run IS NULL
+		                                         AND (g.gated OR y.at_gate)
 		    LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
 		    WHERE y.run_id = $1 AND y.tenant = $2 AND r.id = $1
 		      AND (y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR g.active_run IS NOT NULL)) w
