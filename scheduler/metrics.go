@@ -56,8 +56,8 @@ func NewMetrics(registry prometheus.Registerer, onTime time.Duration) *Metrics {
 		runs:     counters("punctual_runs_total", "Runs that reached a final status on this replica.", "status", "reason"),
 		attempts: counters("punctual_attempts_total", "Attempts that ended on this replica.", "outcome"),
 		retries:  counter("punctual_retries_total", "Attempts that failed and are made again."),
-		dropped: counter("punctual_dropped_runs_total", "Runs that an event, a chain or a caller had asked for, and that this "+
-			"replica skipped because others of the job were active or too many waited."),
+		dropped: counter("punctual_dropped_runs_total", "Runs that an event, a chain or a caller had asked for, and that "+
+			"this replica skipped because others of the job were active or too many waited."),
 		duration: histogram("punctual_attempt_duration_seconds",
 			"From when a request was sent to its answer. Of a target that answered 202, not how long it worked.",
 			.005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600),

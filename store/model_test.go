@@ -461,7 +461,8 @@ func (m *model) arrive() (come map[uuid.UUID]bool) {
 	return come
 }
 
-// modelLine is how the runs of a job that go in order stand when a claim begins: of a queue all, else those of missed slots.
+// modelLine is how the runs of a job that go in order stand when a claim begins: of a queue all, else those of missed
+// slots.
 type modelLine struct {
 	first  uuid.UUID // the oldest that waits
 	length int       // how many wait at the gate

@@ -39,8 +39,8 @@ func (v *visit) deaf() ([]notices.Waiting, error) {
 	return slices.DeleteFunc(list.Waiting, func(w notices.Waiting) bool { return w.FailingSince == nil }), err
 }
 
-// told are the moments at which people were told that a run died, was late, was dropped or missed its slot. Each recipient is told
-// in the first of its messages about the job that comes after that.
+// told are the moments at which people were told that a run died, was late, was dropped or missed its slot. Each
+// recipient is told in the first of its messages about the job that comes after that.
 func (v *visit) told(run runs.Run) (all []entry, err error) {
 	if run.Step != "" { // its workflow's run is what people are told of
 		return nil, nil

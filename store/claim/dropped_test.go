@@ -39,8 +39,8 @@ func TestDatedRunsWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// Dated runs of a queue that are due together are as many as may wait, although none of them waited before. (All of them
-// waited.)
+// Dated runs of a queue that are due together are as many as may wait, although none of them waited before. (All of
+// them waited.)
 func TestDatedRunsThatAreDueTogetherAreBounded(t *testing.T) {
 	c := NewReplica(t)
 	job := c.Create("cart", Rarely, Overlapping(domain.PolicyQueue), func(d *domain.Definition) { d.MaxPendingRuns = 1 })
@@ -56,8 +56,8 @@ func TestDatedRunsThatAreDueTogetherAreBounded(t *testing.T) {
 	c.WantCount(2, "are skipped", `SELECT count(*) FROM punctual.runs WHERE reason = 'limit'`)
 }
 
-// Work that somebody has asked for and that other runs of the job keep from running is told of and counted. Slots are no
-// such work. (Of twelve runs of events nine were skipped, and no message said so.)
+// Work that somebody has asked for and that other runs of the job keep from running is told of and counted. Slots are
+// no such work. (Of twelve runs of events nine were skipped, and no message said so.)
 func TestDroppedWorkIsTold(t *testing.T) {
 	told := Notify(Hook, domain.EventDropped)
 	for name, of := range map[string]struct {

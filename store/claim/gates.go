@@ -293,8 +293,8 @@ func LockGates(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) (busy []uuid.UU
 	return busy, pg.Wrap("locking gates", err)
 }
 
-// OpenGate lets the runs of a job overlap from now on. The run of a missed slot keeps the gate for those that follow it.
-// Call it before the job's row is locked, and QueueReleaseAll after that.
+// OpenGate lets the runs of a job overlap from now on. The run of a missed slot keeps the gate for those that follow
+// it. Call it before the job's row is locked, and QueueReleaseAll after that.
 func OpenGate(ctx context.Context, tx *pg.Tx, job uuid.UUID) error {
 	return pg.Wrap("opening the gate of job "+job.String(), pg.Exec(ctx, tx, `
 		UPDATE punctual.exclusive

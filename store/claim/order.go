@@ -11,8 +11,8 @@ import (
 	"punctual/store/pg"
 )
 
-// With the policy queue all runs of a job wait at its gate, and pass it one at a time, the oldest first. So do the runs of
-// missed slots under fire_all, whatever the policy. Under allow they alone pass the gate, which is open to all others.
+// With the policy queue all runs of a job wait at its gate, and pass it one at a time, the oldest first. So do the runs
+// of missed slots under fire_all, whatever the policy. Under allow they alone pass the gate, which is open to all others.
 
 // line is how the runs of a job stand that go in order: with the policy queue all, and else those of missed slots.
 type line struct {
@@ -136,7 +136,8 @@ func (c *dueClaim) countPending(ctx context.Context) error {
 func (c *dueClaim) countCatchUps(ctx context.Context) error {
 	var jobs []uuid.UUID
 	for _, r := range c.rows {
-		if job := c.found.Jobs[r.key]; job != nil && job.LinesUp() && r.scheduledFor.Before(c.now.Add(-job.Missed.Tolerance.Value())) {
+		job := c.found.Jobs[r.key]
+		if job != nil && job.LinesUp() && r.scheduledFor.Before(c.now.Add(-job.Missed.Tolerance.Value())) {
 			jobs = append(jobs, job.ID)
 		}
 	}

@@ -132,7 +132,8 @@ func (c *readyClaim) admit(w waitingRun, g *Gate) bool {
 	return o.Blocker == uuid.Nil && !o.Waits
 }
 
-// drops tells that work which somebody has asked for is skipped because of other runs of its job. Slots are no such work.
+// drops tells that work which somebody has asked for is skipped because of other runs of its job. Slots are no such
+// work.
 func (c *readyClaim) drops(w waitingRun) {
 	if w.Trigger != domain.TriggerSchedule {
 		c.events = append(c.events, RunEvent{c.found.Job(w.key), domain.EventDropped, w.RunID})
