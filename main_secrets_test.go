@@ -34,6 +34,10 @@ func TestServeNeedsItsMasterKey(t *testing.T) {
 	for _, test := range []wrongUse{
 		{"none", serving, "--master-key-file … openssl rand -base64 32 > punctual.key"},
 		{
+			"none, for payloads", serving + "--encrypt-payloads",
+			"--master-key-file … with --encrypt-payloads, payloads … openssl rand -base64 32 > punctual.key",
+		},
+		{
 			"no file", serving + "--master-key-file=/nowhere/punctual.key",
 			"--master-key-file … /nowhere/punctual.key",
 		},

@@ -1307,7 +1307,7 @@ COMMENT ON COLUMN punctual.reports.fence IS
 COMMENT ON COLUMN punctual.reports.outcome IS
     'What the target reported: succeeded or failed. Null: the attempt ended otherwise.';
 COMMENT ON COLUMN punctual.reports.result IS 'The reported result, until it is in run_data.';
-COMMENT ON COLUMN punctual.reports.error IS 'The reported error, for people.';
+COMMENT ON COLUMN punctual.reports.error IS 'The reported error, for people, until it is on the run.';
 COMMENT ON COLUMN punctual.reports.reported_at IS 'When the target reported, or the attempt ended otherwise.';
 COMMENT ON COLUMN punctual.reports.applied_at IS
     'When a replica ended the attempt accordingly; null: the report has committed and is to be applied.';
@@ -1329,6 +1329,46 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
 $$;
 COMMENT ON FUNCTION punctual.escaped_braces(json) IS
     'JSON in which braces are no placeholders when it is part of a body whose placeholders are filled in.';
+
+-- Payloads that are sealed (--encrypt-payloads) begin with what SQL has to know of them: see package seal.
+CREATE FUNCTION punctual.is_sealed(payload json) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT coalesce(starts_with(payload::text, '"punctual-sealed-'), false)
+$$;
+COMMENT ON FUNCTION punctual.is_sealed(json) IS
+    'Whether a payload in JSON is not as it was given, because it is encrypted or begins as if it were.';
+
+CREATE FUNCTION punctual.payload_type(payload json) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN starts_with(payload::text, '"punctual-sealed-1:')
+                THEN CASE split_part(payload::text, ':', 2)
+                     WHEN 'o' THEN 'object' WHEN 'a' THEN 'array' WHEN 's' THEN 'string' ELSE 'number' END
+                ELSE json_typeof(payload) END
+$$;
+COMMENT ON FUNCTION punctual.payload_type(json) IS 'json_typeof of a payload, encrypted or not.';
+
+CREATE FUNCTION punctual.payload_bytes(payload text) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN starts_with(payload, 'punctual-sealed-1:')
+                THEN split_part(left(payload, 40), ':', 3)::integer ELSE octet_length(payload) END
+$$;
+COMMENT ON FUNCTION punctual.payload_bytes(text) IS 'How long a payload is, encrypted or not.';
+
+CREATE FUNCTION punctual.payload_bytes(payload json) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN starts_with(payload::text, '"punctual-sealed-1:')
+                THEN split_part(left(payload::text, 40), ':', 3)::integer ELSE octet_length(payload::text) END
+$$;
+COMMENT ON FUNCTION punctual.payload_bytes(json) IS 'How long a payload is, encrypted or not.';
+
+CREATE FUNCTION punctual.payload_bytes(payload bytea) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN substring(payload FROM 1 FOR 18) = 'punctual-sealed-1:'
+                THEN split_part(encode(substring(payload FROM 1 FOR 40), 'escape'), ':', 3)::integer
+                ELSE octet_length(payload) END
+$$;
+COMMENT ON FUNCTION punctual.payload_bytes(bytea) IS
+    'How long a payload is, encrypted or not. Of a body whose parts are put together when it is read: about as long.';
 
 CREATE FUNCTION punctual.nests_deeper(data text, levels integer) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
@@ -1776,7 +1816,8 @@ CREATE TABLE punctual.events (
     body        bytea,
     traceparent text,
     CONSTRAINT event_waits_for_its_turn_or_has_ended CHECK ((turn_at IS NULL) = (ended_at IS NOT NULL)),
-    CONSTRAINT event_body_is_256_kib_or_less CHECK (octet_length(body) <= 262144)
+    CONSTRAINT event_body_is_256_kib_or_less CHECK (octet_length(body) <= 262144
+        OR punctual.payload_bytes(body) <= 262144)
 ) WITH (fillfactor = 90, toast_tuple_target = 256, autovacuum_vacuum_scale_factor = 0.0,
     autovacuum_vacuum_threshold = 5000);
 CREATE INDEX events_by_name ON punctual.events (tenant, name, id);
@@ -3197,14 +3238,18 @@ CREATE TABLE punctual.data_keys (
     id          bigint PRIMARY KEY,
     number      bigint GENERATED ALWAYS AS IDENTITY,
     sealed      bytea NOT NULL,
-    created_at  timestamptz NOT NULL DEFAULT now()
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    payloads    boolean NOT NULL DEFAULT false
 );
 COMMENT ON TABLE  punctual.data_keys IS
-    'The keys that encrypt secrets. They are themselves encrypted with the master key, which is not in the database.';
+    'The keys that encrypt secrets and payloads. They are themselves encrypted with the master key, which is not in the '
+    'database.';
 COMMENT ON COLUMN punctual.data_keys.id IS 'Tink''s id of the key. Every ciphertext begins with it.';
 COMMENT ON COLUMN punctual.data_keys.number IS 'Order of creation: the last key encrypts, all keys decrypt.';
 COMMENT ON COLUMN punctual.data_keys.sealed IS
     'Tink keyset of one AES-256-GCM key, encrypted with the master key; the id is its associated data.';
+COMMENT ON COLUMN punctual.data_keys.payloads IS
+    'True: it encrypts payloads (--encrypt-payloads) and is kept for ever. False: it encrypts secrets.';
 
 CREATE TABLE punctual.secrets (
     id           uuid PRIMARY KEY,
@@ -3925,7 +3970,7 @@ COMMENT ON COLUMN punctual.upcoming.key IS 'Key of the dated run; null: the row 
 
 CREATE VIEW punctual.event_history AS
 SELECT t.name AS tenant, e.name, e.id, e.emitted_at, e.emitted_by, e.subscribed, e.made, e.skipped, e.unmatched,
-       e.turn_at IS NOT NULL AS pending, octet_length(e.body) AS body_bytes
+       e.turn_at IS NOT NULL AS pending, punctual.payload_bytes(e.body) AS body_bytes
 FROM punctual.events e
 JOIN punctual.tenants t ON t.id = e.tenant;
 COMMENT ON VIEW   punctual.event_history IS 'Every event, and how far its fan-out is.';

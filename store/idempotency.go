@@ -9,6 +9,7 @@ import (
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // Writer makes jobs, runs, operations and events of one tenant: each in a transaction of its own, or all of them
@@ -90,21 +91,21 @@ func takeKey(ctx context.Context, tx *pg.Tx, tenant int32, k Idempotency) (bool,
 }
 
 func keepAnswer(ctx context.Context, tx *pg.Tx, tenant int32, k Idempotency, a Answer) error {
-	body := string(a.Body)
-	if body == "" {
-		body = "null"
+	body := a.Body
+	if len(body) == 0 {
+		body = []byte("null")
 	}
 	return pg.Wrap("keeping the answer to the Idempotency-Key", pg.Exec(ctx, tx, `
 		UPDATE punctual.idempotency_keys SET status = $3, response = $4::json WHERE tenant = $1 AND key = $2`,
-		tenant, k.Key, a.Status, body))
+		tenant, k.Key, a.Status, seal.JSON(body)))
 }
 
 // firstAnswer returns the answer that is stored with the key. known is false if the key has just been deleted.
 func firstAnswer(ctx context.Context, tx *pg.Tx, tenant int32, k Idempotency) (a Answer, known bool, err error) {
 	var hash []byte
-	var body string
+	var body seal.JSON
 	err = tx.QueryRow(ctx, `
-		SELECT request_hash, status, response::text FROM punctual.idempotency_keys WHERE tenant = $1 AND key = $2`,
+		SELECT request_hash, status, response FROM punctual.idempotency_keys WHERE tenant = $1 AND key = $2`,
 		tenant, k.Key).Scan(&hash, &a.Status, &body)
 	if known, err = pg.Some(err); !known {
 		return Answer{}, false, pg.Wrap("reading the Idempotency-Key", err)
@@ -112,8 +113,8 @@ func firstAnswer(ctx context.Context, tx *pg.Tx, tenant int32, k Idempotency) (a
 	if !bytes.Equal(hash, k.Hash[:]) {
 		return Answer{}, false, ErrKeyReused
 	}
-	if body != "null" {
-		a.Body = []byte(body)
+	if string(body) != "null" {
+		a.Body = body
 	}
 	return a, true, nil
 }

@@ -34,6 +34,7 @@ import (
 	"punctual/store/overview"
 	"punctual/store/pg"
 	"punctual/store/runs"
+	"punctual/store/seal"
 	"punctual/store/secrets"
 	"punctual/store/tenants"
 	"punctual/store/vault"
@@ -52,6 +53,10 @@ type Options struct {
 	Standby       pg.Standby    // answers reads of the past, if it has a URL
 	Log           *slog.Logger
 	Master        *vault.Master // opens and seals the keys of secrets; nil: the store can neither read nor write secrets
+
+	// Sealed has payloads encrypted as they are written: bodies, results, responses. Whether they are or not, what is
+	// encrypted is readable with the master key. Every replica must have the same value.
+	Sealed bool
 
 	// Adopt makes the database that the store finds itself on the one that runs are dispatched from. Otherwise a database
 	// with another name or system identifier than before is frozen.
@@ -129,14 +134,15 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	o.Retention = cmp.Or(o.Retention, DefaultRetention)
 	o.FailureRetention = cmp.Or(o.FailureRetention, 3*o.Retention)
 	o.AuditRetention = cmp.Or(o.AuditRetention, audit.DefaultRetention)
+	sealer := seal.New(o.Sealed)
 	s := &Store{
 		Options:     o,
-		Definitions: definitions.New(o.DefaultJitter, o.Retention),
+		Definitions: definitions.New(o.DefaultJitter, o.Retention, sealer),
 	}
 	var err error
 	s.DB, err = pg.Open(ctx, pg.Config{
 		URL: o.DatabaseURL, PasswordFile: o.PasswordFile, MaxConns: o.MaxConns, Replica: o.Replica, Standby: o.Standby,
-		Log: o.Log,
+		Log: o.Log, Sealer: sealer,
 	})
 	if err != nil {
 		return nil, err
@@ -144,6 +150,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Aside = aside.New(s.DB, o.Log)
 	s.Freezes = freeze.New(s.DB, freeze.Options{Log: o.Log, Adopt: o.Adopt})
 	s.Secrets = secrets.New(s.DB, o.Master)
+	sealer.Use(s.Secrets.PayloadKeys())
 	s.defaults = new(notices.Book)
 	s.Tenants = tenants.New(s.DB, s.defaults, s.Secrets, o.MaxKeyAge, o.Log)
 	s.Notices = notices.NewTeller(s.DB, s.Definitions, s.Aside, notices.Options{
@@ -156,7 +163,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Claims = claim.New(
 		claim.Rooms{
 			DB: s.DB, Days: s.Days, Freezes: s.Freezes, Definitions: s.Definitions, Aside: s.Aside,
-			Followers: []claim.Follower{s.defaults, links.Follower{}},
+			Followers: []claim.Follower{s.defaults, links.Follower{}, payloadKey{s.Secrets}},
 		},
 		claim.Options{
 			Log: o.Log, ChoresDue: choresDue, Soon: choresSoon, Ended: o.Ended, Tracer: o.Tracer,

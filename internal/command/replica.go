@@ -39,6 +39,7 @@ type replica struct {
 	Retention        time.Duration  `default:"720h" help:"How long runs are kept, and how far back missed slots may still run. The same on every replica."`
 	FailureRetention time.Duration  `placeholder:"2160h" help:"How long runs that did not succeed are kept. Default: three times --retention. The same on every replica."`
 	AuditRetention   time.Duration  `default:"8760h" help:"How long entries of the audit log are kept, at least 720h. The same on every replica."`
+	EncryptPayloads  bool           `help:"Encrypt the bodies, results, responses and reported errors of jobs and runs in the database, with the master key. Earlier data stays as it is. SQL no longer sees what is encrypted. The same on every replica."`
 	MaxKeyAge        time.Duration  `placeholder:"2160h" help:"How long a new API key may work, at least 1h. A tenant may have a lower limit. Earlier keys stay as they are. Default: no limit. The same on every replica."`
 	NoDashboard      bool           `help:"Serve the API only, without the pages for people at /."`
 	TraceRatio       float64        `default:"1" placeholder:"RATIO" help:"Share of runs, from 0 to 1, whose traces are sampled: their requests carry a traceparent flagged as sampled, and their spans are exported if OTEL_EXPORTER_OTLP_ENDPOINT names a collector. The same on every replica."`
@@ -162,7 +163,7 @@ func (r replica) config(log *slog.Logger, version Version) server.Config {
 		Store: store.Options{
 			DefaultJitter: r.DefaultJitter, MaxConns: r.MaxConns,
 			Retention: r.Retention, FailureRetention: r.FailureRetention, AuditRetention: r.AuditRetention,
-			NoticeLabels: r.NoticeLabels, MaxKeyAge: r.MaxKeyAge,
+			NoticeLabels: r.NoticeLabels, MaxKeyAge: r.MaxKeyAge, Sealed: r.EncryptPayloads,
 		},
 		Listen: r.Listen, PublicURL: r.PublicURL, TraceRatio: r.TraceRatio, NoDashboard: r.NoDashboard,
 		Queues: r.Queues, WatchdogURL: r.WatchdogURL, OnTime: r.OnTime,

@@ -46,7 +46,15 @@ func (c *rotate) Run(ctx context.Context, log *slog.Logger) error {
 // masterKey holds the master key, which encrypts the data keys of secrets. No flag holds the key itself: other users
 // could read it in the list of processes.
 type masterKey struct {
-	MasterKeyFile string `type:"path" placeholder:"FILE" help:"File with the master key that encrypts secrets. Give every replica the same. The key is 32 bytes in base64, as printed by 'openssl rand -base64 32'. Further lines may hold earlier keys: the first key encrypts, all of them decrypt. Alternative: the key itself in PUNCTUAL_MASTER_KEY."`
+	MasterKeyFile string `type:"path" placeholder:"FILE" help:"File with the master key that encrypts secrets, and payloads with --encrypt-payloads. Give every replica the same. The key is 32 bytes in base64, as printed by 'openssl rand -base64 32'. Further lines may hold earlier keys: the first key encrypts, all of them decrypt. Alternative: the key itself in PUNCTUAL_MASTER_KEY."`
+}
+
+// ifGiven returns the master key; nil: none was given.
+func (m masterKey) ifGiven() (*vault.Master, error) {
+	if m.MasterKeyFile == "" && os.Getenv("PUNCTUAL_MASTER_KEY") == "" {
+		return nil, nil //nolint:nilnil // a command that can do without
+	}
+	return m.read()
 }
 
 // read returns the master key. If none was given, its error says how to make one.
@@ -60,7 +68,8 @@ func (m masterKey) read() (*vault.Master, error) {
 		from, text = "--master-key-file "+m.MasterKeyFile, string(raw)
 	}
 	if text == "" && m.MasterKeyFile == "" {
-		return nil, fmt.Errorf("--master-key-file: no master key is given. It encrypts secrets and is not in the database. "+
+		return nil, fmt.Errorf("--master-key-file: no master key is given. It encrypts secrets and, "+
+			"with --encrypt-payloads, payloads, and is not in the database. "+
 			"Make one with `%s > punctual.key`, store it as safely as a backup, "+
 			"and give it to every replica: --master-key-file punctual.key", vault.MakeMasterKey)
 	}

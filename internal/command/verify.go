@@ -19,6 +19,7 @@ type Verify struct {
 	database
 	standby
 	zoneData
+	masterKey
 	From          string        `placeholder:"INSTANT" help:"First slot to look at, such as 2026-12-01T09:00:00Z. Default: 24 hours before the last one."`
 	To            string        `placeholder:"INSTANT" help:"Last slot to look at. Default: now."`
 	Job           string        `placeholder:"NAME|ID" help:"Only this job, deleted or not."`
@@ -57,7 +58,11 @@ func (c *Verify) verify(ctx context.Context, log *slog.Logger) (violations int, 
 	if terminal, err := os.Stderr.Stat(); err == nil && terminal.Mode()&os.ModeCharDevice != 0 {
 		r.terminal = os.Stderr
 	}
-	options := c.beside(c.on(store.Options{DefaultJitter: c.DefaultJitter, MaxConns: 2, Log: log}))
+	master, err := c.ifGiven()
+	if err != nil {
+		return 0, err
+	}
+	options := c.beside(c.on(store.Options{DefaultJitter: c.DefaultJitter, MaxConns: 2, Log: log, Master: master}))
 	err = onDatabase(ctx, options, func(db *store.Store) error {
 		summary, err := db.History.Verify(ctx, history.VerifyOptions{
 			From: from, To: to, Tenant: c.Tenant, Job: c.Job, Grace: max(c.Grace, 1), Report: r.violation,

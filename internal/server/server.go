@@ -346,6 +346,9 @@ func prepare(ctx context.Context, c Config, db *store.Store) error {
 	if err := db.Secrets.OpenVault(ctx); err != nil {
 		return err
 	}
+	if err := db.Secrets.OpenPayloads(ctx, c.Store.Sealed); err != nil {
+		return err
+	}
 	if _, err := db.Days.Ensure(ctx, db.Pool()); err != nil {
 		if _, locked := pg.LockedOut(err); !locked {
 			return err

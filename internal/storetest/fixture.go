@@ -70,6 +70,9 @@ func OpenStore(tb testing.TB, o store.Options) *store.Store {
 	s, err := store.Open(tb.Context(), o)
 	Must(tb, err)
 	tb.Cleanup(s.Close)
+	if o.Sealed {
+		Must(tb, s.Secrets.OpenPayloads(tb.Context(), true))
+	}
 	return s
 }
 

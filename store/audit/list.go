@@ -13,6 +13,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // JobChange is one change to a job, to its runs or to its dead letters, as anybody may see it who may read the job.
@@ -73,6 +74,8 @@ FROM (SELECT a.id, a.at, a.actor_kind, a.actor, k.name, a.action, a.resource_id,
 WHERE coalesce(bytes, 0) < %d
 ORDER BY id DESC`
 
+var scanEntry = seal.Rows(pgx.RowToStructByPos[Entry], "before", "after")
+
 // List returns the entries of a tenant that the filter selects, newest first, and the cursor of the next page. The
 // cursor is empty on the last page.
 func (l *Log) List(
@@ -110,7 +113,7 @@ func read(
 	b.Queue(pg.ByIndex) // for an actor with few entries, the planner would read those of all tenants
 	b.Queue(fmt.Sprintf(selectPage, c.Where(), size+1, pg.MostListed), c.Args...).
 		Query(pg.Into(&entries, func(row pgx.CollectableRow) (Entry, error) {
-			e, err := pgx.RowToStructByPos[Entry](row)
+			e, err := scanEntry(row)
 			e.Resource = e.Action.Resource()
 			page.Add(len(e.Before) + len(e.After))
 			return e, err

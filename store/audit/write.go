@@ -12,6 +12,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // Change is an entry in the making. Before and After are the state of the resource before and after the change, to be
@@ -61,7 +62,7 @@ type entry struct {
 	id            uuid.UUID
 	tenant        int32
 	at            time.Time
-	before, after *string
+	before, after *seal.Document
 }
 
 // Add adds an entry about a change that a tenant made now.
@@ -83,8 +84,8 @@ var entryColumns = pg.Columns[entry]{
 	pg.Col("at", "timestamptz", func(e entry) time.Time { return e.at }),
 	pg.Col("action", "text", func(e entry) string { return string(e.Action) }),
 	pg.Col("name", "text", func(e entry) *string { return pg.OrNull(e.Name) }),
-	pg.Col("before", "json", func(e entry) *string { return e.before }),
-	pg.Col("after", "json", func(e entry) *string { return e.after }),
+	pg.Col("before", "json", func(e entry) *seal.Document { return e.before }),
+	pg.Col("after", "json", func(e entry) *seal.Document { return e.after }),
 }
 
 var insertEntries = `
@@ -101,16 +102,16 @@ func (r *Rows) Queue(ctx context.Context, b *pgx.Batch) {
 }
 
 // encodeChange returns the state of a resource as JSON, and nil for nil.
-func encodeChange(v any) (*string, error) {
+func encodeChange(v any) (*seal.Document, error) {
 	switch v := v.(type) {
 	case nil:
 		return nil, nil
 	case json.RawMessage:
-		return new(string(v)), nil
+		return new(seal.Document(v)), nil
 	}
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	return new(string(text)), nil
+	return new(seal.Document(text)), nil
 }

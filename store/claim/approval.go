@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -10,6 +11,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // Decide ends the run of a step that waits for approval as a person has decided. The first decision counts: later ones
@@ -56,14 +58,16 @@ func (s *Claims) Decide(
 
 // undecided says why a person cannot decide about the run of a step with approval.
 func undecided(ctx context.Context, q pg.Querier, run uuid.UUID, c calledRun) error {
-	var result, why string
+	var result seal.JSON
+	var why string
 	err := q.QueryRow(ctx, `
-		SELECT coalesce(d.result::text, ''), coalesce(r.error, '')
-		FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = $1 WHERE r.id = $1`, run).Scan(&result, &why)
+		SELECT d.result, coalesce(r.error, '')
+		FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = $1 WHERE r.id = $1`, run).
+		Scan(&result, (*seal.Shown)(&why))
 	if err != nil {
 		return fmt.Errorf("reading how run %s ended: %w", run, err)
 	}
-	said := domain.DecisionOf([]byte(result), c.reason, why)
+	said := domain.DecisionOf(json.RawMessage(result), c.reason, why)
 	switch {
 	case said != "":
 		return fmt.Errorf("run %s was %s: %w", run, said, pg.ErrState)

@@ -14,6 +14,7 @@ import (
 	"punctual/scheduler/failpoint"
 	"punctual/store/definitions"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // SupersededError means that a target called about an attempt that is over.
@@ -155,7 +156,7 @@ func (s *Claims) HeartbeatRun(
 				INSERT INTO punctual.run_data (run_id, progress, progress_at)
 				VALUES ($1, $2::json, $3)
 				ON CONFLICT (run_id) DO UPDATE
-				SET progress = excluded.progress, progress_at = excluded.progress_at`, run, string(progress), c.now)
+				SET progress = excluded.progress, progress_at = excluded.progress_at`, run, seal.JSON(progress), c.now)
 		}
 		if !c.AcceptedAt.IsZero() { // the run's row in ready is the deadline
 			b.Queue(`
@@ -204,13 +205,13 @@ func (s *Claims) FailCalled(
 		return c.kept.Of(domain.JudgeReported(c.Assignment, message, retry, c.started, c.now))
 	}, func(ctx context.Context, q pg.Querier, fence int64, _ calledRun) (already bool, err error) {
 		// A reported failure is on record as expired if the next attempt would have come too late.
-		err = q.QueryRow(ctx, `
-			SELECT EXISTS (
-			    SELECT FROM punctual.attempts
-			    WHERE run_id = $1 AND fence = $2
-			      AND (reason = 'failed' OR reason = 'expired' AND error IS NOT DISTINCT FROM $3))`,
-			run, fence, pg.OrNull(pg.Storable(message))).Scan(&already)
-		return already, err
+		var reason domain.Reason
+		var said seal.Shown
+		already, err = pg.Some(q.QueryRow(ctx, `
+			SELECT coalesce(reason, ''), coalesce(error, '') FROM punctual.attempts WHERE run_id = $1 AND fence = $2`,
+			run, fence).Scan(&reason, &said))
+		return already && (reason == domain.ReasonFailed ||
+			reason == domain.ReasonExpired && string(said) == pg.Storable(message)), err
 	})
 }
 
@@ -299,10 +300,10 @@ func (s *Claims) RunProgress(ctx context.Context, run uuid.UUID, token string) (
 	var present int64
 	var status domain.Status
 	err = s.db.Callers.Reader(pg.Everybody).QueryRow(ctx, `
-		SELECT coalesce(r.fence, 0), r.status, r.attempt, d.progress::text, d.progress_at
+		SELECT coalesce(r.fence, 0), r.status, r.attempt, d.progress, d.progress_at
 		FROM punctual.runs r
 		LEFT JOIN punctual.run_data d ON d.run_id = $1
-		WHERE r.id = $1`, run).Scan(&present, &status, &p.Attempt, (*[]byte)(&p.Progress), &p.RecordedAt)
+		WHERE r.id = $1`, run).Scan(&present, &status, &p.Attempt, (*seal.JSON)(&p.Progress), &p.RecordedAt)
 	switch {
 	case err != nil:
 		return Progress{}, pg.Found(err, "run %s", run)
@@ -336,11 +337,11 @@ func (s *Claims) StepResult(ctx context.Context, run uuid.UUID, token, step stri
 	case workflow == nil:
 		return nil, fmt.Errorf("run %s is of no step: %w", run, pg.ErrNotFound)
 	}
-	var result []byte
+	var result seal.JSON
 	err = q.QueryRow(ctx, `
-		SELECT d.result::text
+		SELECT d.result
 		FROM punctual.runs r
 		LEFT JOIN punctual.run_data d ON d.run_id = $1
 		WHERE r.id = $1 AND r.status = 'succeeded'`, domain.StepRunID(*workflow, step)).Scan(&result)
-	return domain.ShownJSON(result), pg.Found(err, "a result of step %q", step)
+	return domain.ShownJSON(json.RawMessage(result)), pg.Found(err, "a result of step %q", step)
 }

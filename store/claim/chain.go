@@ -58,10 +58,11 @@ RETURNING 1`
 
 // enterUpstream gives the runs their bodies: what has ended, beside the members of the job's own body. A body of
 // another kind is sent as it is, and so is a request of a method that has none. Next to the job's own members, in which
-// there may be placeholders, braces that came with a result are escaped, however they were written.
+// there may be placeholders, braces that came with a result are escaped, however they were written. If a part is
+// sealed, the parts are kept, and whoever reads the body puts it together: see package seal.
 const enterUpstream = edges + `
 INSERT INTO punctual.run_data (run_id, body, template)
-SELECT r.id, convert_to(b.body::text, 'UTF8'), b.template
+SELECT r.id, convert_to(b.body, 'UTF8'), b.template
 FROM edges e
 CROSS JOIN LATERAL (SELECT r.* FROM punctual.runs_of(ARRAY[e.run]) r WHERE r.id = e.run OFFSET 0) r
 CROSS JOIN LATERAL (SELECT v.definition FROM punctual.job_versions v
@@ -75,13 +76,17 @@ CROSS JOIN LATERAL (
                 'result_note', e.result_note)) m
             WHERE m.key <> 'result_note' OR e.result_note IS NOT NULL) AS upstream) d
 CROSS JOIN LATERAL (
-    SELECT CASE WHEN json_typeof(d.own) = 'object' THEN true END AS template,
-           CASE WHEN coalesce(json_typeof(d.own), 'null') = 'null'
-                THEN CASE WHEN d.method NOT IN ('GET', 'HEAD') THEN json_build_object('upstream', d.upstream) END
-                WHEN json_typeof(d.own) = 'object'
-                THEN (SELECT json_object_agg(m.key, m.value)
+    SELECT coalesce(punctual.payload_type(d.own) = 'object', false) AS merges,
+           coalesce(punctual.payload_type(d.own), 'null') = 'null' AND d.method NOT IN ('GET', 'HEAD') AS alone) k
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN k.merges THEN true END AS template,
+           CASE WHEN NOT k.merges AND NOT k.alone THEN NULL
+                WHEN punctual.is_sealed(d.own) OR punctual.is_sealed(e.result)
+                THEN 'punctual-sealed-m:' || json_build_object('own', d.own, 'upstream', d.upstream)
+                WHEN k.alone THEN json_build_object('upstream', d.upstream)::text
+                ELSE (SELECT json_object_agg(m.key, m.value)
                       FROM (SELECT o.key, o.value FROM json_each(d.own) o WHERE o.key <> 'upstream'
-                            UNION ALL SELECT 'upstream', punctual.escaped_braces(d.upstream)) m) END AS body) b
+                            UNION ALL SELECT 'upstream', punctual.escaped_braces(d.upstream)) m)::text END AS body) b
 WHERE r.status = 'pending' AND b.body IS NOT NULL
 ON CONFLICT DO NOTHING`
 

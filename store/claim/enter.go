@@ -8,6 +8,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // Entry is a run that belongs to no due slot: somebody triggered, replayed, repeated or backfilled it, or it tells of
@@ -61,8 +62,8 @@ var sendsColumns = pg.Columns[Entry]{
 	pg.Col("replay_of", "uuid", func(e Entry) *uuid.UUID { return e.ReplayOf }),
 	pg.Col("webhook_id", "uuid", func(e Entry) *uuid.UUID { return e.Sends.WebhookID }),
 	pg.Col("key", "text", func(e Entry) *string { return pg.OrNull(e.Sends.Key) }),
-	pg.Col("headers", "text", func(e Entry) *string { return pg.OrNull(string(e.Sends.Headers)) }),
-	pg.Col("body", "bytea", func(e Entry) []byte { return e.Sends.Body }),
+	pg.Col("headers", "text", func(e Entry) seal.JSON { return e.Sends.Headers }),
+	pg.Col("body", "bytea", func(e Entry) seal.Bytes { return e.Sends.Body }),
 	pg.Col("template", "bool", func(e Entry) *bool { return pg.OrNull(e.Sends.Template) }),
 	pg.Col("chains", "bool", func(e Entry) *bool { return pg.OrNull(e.Sends.Chains) }),
 	pg.Col("traceparent", "text", func(e Entry) *string { return pg.OrNull(e.Sends.TraceParent) }),

@@ -8,6 +8,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // keepResponses writes, beside the runs, the kept parts of responses that did not end their attempt as a failure: a
@@ -34,10 +35,12 @@ ON CONFLICT (run_id) DO UPDATE SET
 
 // keptParts are the rows of keepResponses. They begin as successes do: with the run and its fencing token.
 var keptParts = append(successes[:2:2],
-	pg.Col("result", "text", func(o *domain.Outcome) *string { return pg.OrNull(string(o.Result)) }),
+	pg.Col("result", "text", func(o *domain.Outcome) seal.JSON { return seal.JSON(o.Result) }),
 	pg.Col("note", "text", func(o *domain.Outcome) *string { return pg.OrNull(pg.Storable(o.ResultNote)) }),
-	pg.Col("response", "text", func(o *domain.Outcome) *string { return pg.OrNull(pg.Storable(o.Response)) }),
-	pg.Col("headers", "text", func(o *domain.Outcome) *string { return headersJSON(o.Headers) }),
+	pg.Col("response", "text", func(o *domain.Outcome) *seal.Text {
+		return pg.OrNull(seal.Text(pg.Storable(o.Response)))
+	}),
+	pg.Col("headers", "text", func(o *domain.Outcome) seal.JSON { return headersJSON(o.Headers) }),
 	pg.Col("truncated", "bool", func(o *domain.Outcome) bool { return o.Truncated }),
 	pg.Col("kept", "bool", func(o *domain.Outcome) bool { return o.Headers != nil }))
 
@@ -60,7 +63,7 @@ func queueKept(b *pgx.Batch, kinds ...[]*domain.Outcome) {
 }
 
 // headersJSON writes kept headers for the database. It returns nil for no headers.
-func headersJSON(headers map[string]string) *string {
+func headersJSON(headers map[string]string) seal.JSON {
 	if headers == nil {
 		return nil
 	}
@@ -72,13 +75,13 @@ func headersJSON(headers map[string]string) *string {
 	if err != nil {
 		return nil // cannot happen: they are strings
 	}
-	return new(string(text))
+	return text
 }
 
 // KeptResponse is the part, kept beside its run, of the answer with which a target accepted work.
 type KeptResponse struct {
 	Response  string
-	Headers   []byte
+	Headers   seal.JSON
 	Truncated bool
 }
 
@@ -88,7 +91,9 @@ const keptColumns = `coalesce(CASE WHEN d.response_fence = r.fence THEN d.respon
        coalesce(d.response_fence = r.fence AND d.response_truncated, false)`
 
 // Into returns where to scan the part and the headers of the present attempt's answer, and whether it is truncated.
-func (k *KeptResponse) Into() []any { return []any{&k.Response, &k.Headers, &k.Truncated} }
+func (k *KeptResponse) Into() []any {
+	return []any{(*seal.Text)(&k.Response), &k.Headers, &k.Truncated}
+}
 
 // Of adds the kept answer to the outcome of an attempt that its target had accepted. The answer moves to the attempt
 // because the next attempt's answer takes its place beside the run.

@@ -7,6 +7,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // ending is an outcome of an unsuccessful attempt, and what it means.
@@ -37,9 +38,9 @@ var (
 		pg.Col("http_status", "smallint", func(o *ending) *int16 { return pg.OrNull(int16(o.HTTPStatus)) }),
 		pg.Col("status", "text", func(o *ending) string { return string(o.end.Status) }),
 		pg.Col("reason", "text", func(o *ending) *string { return given((*string)(&o.Reason), o.Reason != "") }),
-		pg.Col("error", "text", func(o *ending) *string { return pg.OrNull(pg.Storable(o.Error)) }),
+		pg.Col("error", "text", (*ending).said),
 		pg.Col("outcome", "text", func(o *ending) *string { return given((*string)(&o.end.Attempt), o.end.Attempt != "") }),
-		pg.Col("response", "text", func(o *ending) *string { return pg.OrNull(pg.Storable(o.Response)) }),
+		pg.Col("response", "text", func(o *ending) *seal.Text { return pg.OrNull(seal.Text(pg.Storable(o.Response))) }),
 		pg.Col("retry_in", "interval", func(o *ending) time.Duration { return o.RetryIn }),
 		pg.Col("final", "bool", func(o *ending) bool { return o.end.Status.Final() }),
 		pg.Col("counts", "bool", func(o *ending) bool { return o.end.Counts }),
@@ -47,11 +48,29 @@ var (
 		pg.Col("held_by", "text", func(o *ending) *string { return pg.OrNull(o.held().By) }),
 		pg.Col("held_since", "timestamptz", func(o *ending) *time.Time { return pg.OrNull(o.held().Since) }),
 		pg.Col("held_until", "timestamptz", func(o *ending) *time.Time { return pg.OrNull(o.held().Until) }),
-		pg.Col("headers", "jsonb", func(o *ending) *string { return headersJSON(o.Headers) }),
+		pg.Col("headers", "jsonb", func(o *ending) seal.JSON { return headersJSON(o.Headers) }),
 		pg.Col("truncated", "bool", func(o *ending) bool { return o.Truncated }),
 		pg.Col("job", "uuid", func(o *ending) *uuid.UUID { return given(&o.Job.ID, !o.end.Status.Final()) }),
 	}
 )
+
+// said is the error. What a target has answered or reported may be in it.
+func (o *ending) said() *seal.Quoting {
+	quotes := o.HTTPStatus != 0 || o.Reason == domain.ReasonFailed || o.Reason == domain.ReasonExpired ||
+		ofWorkflow(*o.Outcome)
+	if !quotes {
+		return pg.OrNull(seal.Quoting{Text: pg.Storable(o.Error)})
+	}
+	return quoting(o.Error)
+}
+
+// quoting is an error that quotes a target.
+func quoting(said string) *seal.Quoting {
+	if said == "" {
+		return nil
+	}
+	return &seal.Quoting{Text: pg.Storable(said), Quotes: true}
+}
 
 // held returns what holds the run back; the zero value: nothing does.
 func (o *ending) held() (h domain.Held) {

@@ -12,6 +12,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // What a step is sent besides its own body is the input of its workflow's run, and the results of the steps that it
@@ -21,7 +22,7 @@ const claimGiven = 4 << 20
 
 // readInputs reads the bodies of workflows' runs ($1), as many as fit into some bytes ($2).
 var readInputs = `
-SELECT id, octet_length(body), CASE WHEN sum(octet_length(body)) OVER (ORDER BY id) <= $2 THEN body END
+SELECT id, CASE WHEN sum(octet_length(body)) OVER (ORDER BY id) <= $2 THEN body END
 FROM (SELECT r.id, coalesce(d.body, ` + OfEvent(`body`) + `) AS body
       FROM punctual.runs r
       LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
@@ -30,9 +31,9 @@ WHERE body IS NOT NULL`
 
 // readTold reads how steps ($1) have ended, with the smallest of their results, as many as fit into some bytes ($2).
 const readTold = `
-SELECT id, status, reason, note, bytes, CASE WHEN sum(bytes) OVER (ORDER BY bytes, id) <= $2 THEN result::text END
+SELECT id, status, reason, note, bytes, CASE WHEN sum(bytes) OVER (ORDER BY bytes, id) <= $2 THEN result END
 FROM (SELECT r.id, r.status, coalesce(r.reason, '') AS reason, coalesce(d.result_note, '') AS note, d.result,
-             coalesce(octet_length(d.result::text), 0) AS bytes
+             coalesce(punctual.payload_bytes(d.result), 0) AS bytes
       FROM punctual.runs r
       LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
       WHERE r.id = ANY($1::uuid[])) t`
@@ -83,12 +84,12 @@ func readGiven(
 	b.Queue(pg.ByIndex)
 	workflows := slices.Collect(maps.Keys(found.inputs))
 	day.queue(&b, readInputs, workflows, ofInputs).Query(func(rows pgx.Rows) error {
-		return pg.Each3(rows, func(id uuid.UUID, bytes int, body []byte) { found.inputs[id] = input{bytes, body} })
+		return pg.Each2(rows, func(id uuid.UUID, body seal.Bytes) { found.inputs[id] = input{true, body} })
 	})
 	if before := slices.Collect(maps.Keys(found.told)); len(before) > 0 {
 		day.queue(&b, readTold, before, ofResults).Query(func(rows pgx.Rows) error {
 			var t domain.Told
-			return pg.Each(rows, []any{&t.Run, &t.Status, &t.Reason, &t.Note, &t.Bytes, &t.Result}, func() {
+			return pg.Each(rows, []any{&t.Run, &t.Status, &t.Reason, &t.Note, &t.Bytes, (*seal.JSON)(&t.Result)}, func() {
 				found.told[t.Run] = t
 			})
 		})
@@ -112,7 +113,7 @@ type givens struct {
 
 // input is the body of a workflow's run.
 type input struct {
-	bytes int
+	there bool
 	body  []byte // nil: it is not read
 }
 
@@ -125,7 +126,7 @@ func (f givens) of(a domain.Assignment) *domain.Given {
 		t.Step = on
 		g.Steps = append(g.Steps, t)
 	}
-	if len(in.body) < in.bytes || !g.Whole() {
+	if in.there && in.body == nil || !g.Whole() {
 		return nil
 	}
 	return g

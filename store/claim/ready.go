@@ -21,6 +21,7 @@ import (
 	"punctual/store/definitions"
 	"punctual/store/freeze"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // readWaiting reads the runs of locked rows of ready. A run that ended while it waited, because its job was deleted,
@@ -80,6 +81,7 @@ type readyClaim struct {
 	following Following
 	wary      bool
 	dated     dated
+	unsealed  unsealed
 	busy      lockedRows // rows that others have locked: of runs, and of jobs (in jobs or notified)
 	conn      *pgx.Conn
 	now       time.Time
@@ -281,10 +283,12 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 	dayOfRuns(c.ids).queue(&b, readWaiting, c.ids).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var w waitingRun
-			var headers []byte
+			var headers seal.JSON
+			var plain bool
 			if err := rows.Scan(append([]any{
 				&w.RunID, &w.key.Job, &w.key.Version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt,
-				&w.CausedBy, &w.Event, &w.EventBody, &headers, &w.Body, &w.Template, &w.WebhookID, &w.IdempotencyKey,
+				&w.CausedBy, &w.Event, (*seal.Bytes)(&w.EventBody), seal.Noting(&headers, &plain),
+				seal.Noting((*seal.Bytes)(&w.Body), &plain), &w.Template, &w.WebhookID, &w.IdempotencyKey,
 				&w.ExpiresAfter, &w.Step, &w.Workflow, &w.TraceParent,
 				&w.overdue, &w.AcceptedAt, &w.Fence, &w.started, &w.losses, &w.deleted, &w.fresh, &w.unsent,
 				&w.dated,
@@ -292,6 +296,9 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 				return err
 			}
 			w.key.Step = w.Step
+			if plain {
+				c.unsealed.add(w.RunID, w.Body, headers)
+			}
 			if headers != nil {
 				if err := json.Unmarshal(headers, &w.Headers); err != nil {
 					return fmt.Errorf("reading the headers of run %s: %w", w.RunID, err)
@@ -469,6 +476,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	}
 	var b pgx.Batch
 	c.dated.write(&b)
+	c.unsealed.seal(&b, c.claims.db.Seals())
 	if err := c.overlaps.write(ctx, c.conn, &b); err != nil {
 		return err
 	}

@@ -239,7 +239,7 @@ func queueReported(b *pgx.Batch, outcomes []domain.Outcome) {
 		gone AS (
 		    DELETE FROM punctual.ready y USING mine m WHERE y.run_id = m.id),
 		applied AS (
-		    UPDATE punctual.reports p SET applied_at = now(), result = NULL
+		    UPDATE punctual.reports p SET applied_at = now(), result = NULL, error = NULL
 		    FROM mine m
 		    WHERE p.run_id = m.id
 		    RETURNING p.run_id, p.outcome)

@@ -9,6 +9,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // TakenStep is a step that a rerun takes as succeeded: it has kept it, or a caller has set it.
@@ -47,11 +48,12 @@ func QueueTakenSteps(b *pgx.Batch, now time.Time, workflow uuid.UUID, steps []Ta
 	var ids []uuid.UUID
 	var names []string
 	var from []*uuid.UUID
-	var by, results, notes []*string
+	var by, notes []*string
+	var results []seal.JSON
 	for _, s := range steps {
 		ids, names = append(ids, domain.StepRunID(workflow, s.Step)), append(names, s.Step)
 		from, by = append(from, s.KeptFrom), append(by, pg.OrNull(s.By))
-		results, notes = append(results, pg.OrNull(string(s.Result))), append(notes, pg.OrNull(s.Note))
+		results, notes = append(results, seal.JSON(s.Result)), append(notes, pg.OrNull(s.Note))
 	}
 	b.Queue(insertTakenSteps, now, workflow, ids, names, from, by)
 	b.Queue(insertTakenResults, ids, from, results, notes)

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -9,6 +10,7 @@ import (
 
 	"punctual/store/aside"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // taking says which items a claim takes. Only is a part of a batch that has failed; nil: whatever is due, except not.
@@ -103,7 +105,8 @@ func (s *Claims) through(
 			v.back(p)
 			return false, err
 		}
-		if !s.blame(ctx, v, p, locked, err) || pg.Code(err) == "" {
+		_, unopened := errors.AsType[*seal.OpenError](err) // as it was read, so nothing is committed
+		if !s.blame(ctx, v, p, locked, err) || pg.Code(err) == "" && !unopened {
 			return v.more(), err
 		}
 	}

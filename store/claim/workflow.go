@@ -14,6 +14,7 @@ import (
 	"punctual/store/aside"
 	"punctual/store/definitions"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // A workflow's run is like one whose target has accepted it: no replica holds it, and its row in ready is its deadline.
@@ -308,7 +309,7 @@ type stepRows struct {
 	priorities     []int16
 	causedBy       []*uuid.UUID
 	reasons        []*string
-	errors         []*string
+	errors         []*seal.Quoting
 }
 
 // readLive reads live workflows, whose rows are locked, with the runs of their steps. It sends b first.
@@ -394,7 +395,7 @@ func (c concerned) queueSteps(b *pgx.Batch) *stepRuns {
 	}
 	c.on.queue(b, readSteps, ids).Query(pg.Into(&s.found, func(row pgx.CollectableRow) (r domain.StepRun, err error) {
 		var finished *time.Time
-		err = row.Scan(&r.ID, &r.Status, &r.Reason, &r.Error, &r.CausedBy, &finished)
+		err = row.Scan(&r.ID, &r.Status, &r.Reason, (*seal.Shown)(&r.Error), &r.CausedBy, &finished)
 		r.FinishedAt = pg.OrZero(finished)
 		return r, err
 	}))
@@ -525,7 +526,7 @@ func (r *stepRows) add(w *workflow, step domain.Step, skip *domain.SkippedStep) 
 	r.ids, r.workflows, r.steps = append(r.ids, id), append(r.workflows, w.id), append(r.steps, step.Name)
 	r.queues, r.priorities = append(r.queues, job.Queue), append(r.priorities, job.Priority.Lane(0))
 	if skip != nil {
-		r.causedBy, r.errors = append(r.causedBy, &skip.CausedBy), append(r.errors, pg.OrNull(pg.Storable(skip.Error)))
+		r.causedBy, r.errors = append(r.causedBy, &skip.CausedBy), append(r.errors, quoting(skip.Error))
 		r.reasons = append(r.reasons, (*string)(&skip.Reason))
 		return
 	}

@@ -427,7 +427,7 @@ func TestWindowReachesNoFurtherBackThanRunsAreKept(t *testing.T) {
 	}
 
 	// The job was written when the retention was longer.
-	c.Definitions = definitions.New(0, 24*time.Hour)
+	c.Definitions = definitions.New(0, 24*time.Hour, nil)
 	slot := c.Ago(2)
 	c.SetNext(month.ID, slot)
 	job, err := c.Definitions.Compile(definitions.Version{Job: month.ID, Version: 1}, c.Tenant, month.Definition)

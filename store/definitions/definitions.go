@@ -20,6 +20,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/cache"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // Bounds of a replica's compiled definitions. Most are small, but a definition may have a body of 256 KiB.
@@ -49,13 +50,14 @@ func (v Version) whole() Version { return Version{Job: v.Job, Version: v.Version
 type Definitions struct {
 	jitter    time.Duration // of cron slots a minute or more apart whose definition sets none
 	retention time.Duration // how long runs are kept
+	sealer    *seal.Sealer  // opens the bodies in definitions
 	compiled  *cache.Cache[Version, *domain.Job]
 }
 
 // New returns Definitions for a deployment with a default jitter, which keeps runs for a time.
-func New(jitter, retention time.Duration) *Definitions {
+func New(jitter, retention time.Duration, sealer *seal.Sealer) *Definitions {
 	return &Definitions{
-		jitter: jitter, retention: retention,
+		jitter: jitter, retention: retention, sealer: sealer,
 		compiled: cache.New[Version, *domain.Job](mostCompiled, compiledBytes),
 	}
 }
@@ -190,9 +192,13 @@ func unmarshal(text []byte, into any) error {
 		json.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
-// CompileText compiles the text of a definition and does not keep the result.
+// CompileText compiles the text of a definition, as it is stored, and does not keep the result.
 func (d *Definitions) CompileText(key Version, tenant int32, text []byte) (*domain.Job, error) {
 	var def domain.Definition
+	text, err := d.sealer.OpenDocument(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading the definition of job %s version %d: %w", key.Job, key.Version, err)
+	}
 	if err := unmarshal(text, &def); err != nil {
 		return nil, fmt.Errorf("reading the definition of job %s version %d: %w", key.Job, key.Version, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"punctual/store/audit"
 	"punctual/store/days"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // Events reads events, and fans them out. Safe for concurrent use.
@@ -63,7 +64,7 @@ func (w Emitter) Emit(
 	e.Name = name
 	err = w.InTx(ctx, func(tx *pg.Tx) error {
 		if err := tx.QueryRow(ctx, `SELECT event, subscribed FROM punctual.write_event($1, $2, $3, $4, $5)`,
-			w.Tenant, name, []byte(body), audit.ActorOf(ctx).Words(), pg.OrNull(traceParent)).
+			w.Tenant, name, seal.Bytes(body), audit.ActorOf(ctx).Words(), pg.OrNull(traceParent)).
 			Scan(&e.ID, &e.Subscribed); err != nil {
 			return fmt.Errorf("writing event %s: %w", name, err)
 		}

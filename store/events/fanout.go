@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"punctual/store/claim"
 	"punctual/store/days"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // Chore is the name of the chore that fans events out.
@@ -72,7 +74,12 @@ func (s *Events) FanOut(ctx context.Context) (wait time.Duration, left bool, err
 // event.
 func (s *Events) fanOut(ctx context.Context, id uuid.UUID) (wait time.Duration, taken bool, err error) {
 	f := fanOut{events: s, id: id}
-	if taken, err = f.read(ctx); err != nil || !taken {
+	taken, err = f.read(ctx)
+	if _, unopened := errors.AsType[*seal.OpenError](err); unopened {
+		s.aside.Put(ctx, aside.Item{Kind: aside.Event, ID: id, Tenant: f.tenant}, err)
+		return 0, true, s.turn(ctx, id, s.trials.rest(id))
+	}
+	if err != nil || !taken {
 		return 0, taken, err
 	}
 	f.size, f.past = s.trials.of(id)
@@ -99,11 +106,15 @@ func (s *Events) fanOut(ctx context.Context, id uuid.UUID) (wait time.Duration, 
 
 // read reads the event and its body, before the transaction. found is false if its fan-out is over.
 func (f *fanOut) read(ctx context.Context) (found bool, err error) {
-	var body []byte
+	var body seal.Bytes
+	var plain bool
 	found, err = pg.Some(f.events.db.Chores.QueryRow(ctx, `
 		SELECT tenant, name, body FROM punctual.events WHERE id = $1 AND turn_at IS NOT NULL`, f.id).
-		Scan(&f.tenant, &f.name, &body))
+		Scan(&f.tenant, &f.name, seal.Noting(&body, &plain)))
 	f.fields = domain.FieldsOf(body)
+	if err == nil && plain && f.events.db.Seals() { // it was emitted in SQL
+		err = pg.Exec(ctx, f.events.db.Chores, `UPDATE punctual.events SET body = $2 WHERE id = $1`, f.id, body)
+	}
 	return found, pg.Wrap("reading event "+f.id.String(), err)
 }
 

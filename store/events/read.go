@@ -12,6 +12,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // Event is an event that was emitted.
@@ -34,7 +35,7 @@ type FanOut struct {
 	EndedAt   *time.Time `json:"ended_at" doc:"When it had come to all of them. Null: it has not."`
 }
 
-const eventColumns = `e.id, e.name, e.emitted_at, e.emitted_by, octet_length(e.body), e.subscribed,
+const eventColumns = `e.id, e.name, e.emitted_at, e.emitted_by, punctual.payload_bytes(e.body), e.subscribed,
 	e.ended_at IS NULL, e.made, e.skipped, e.unmatched, e.ended_at`
 
 // EventRun is a run of an event, or the skip in its place.
@@ -81,7 +82,7 @@ func (s *Events) Get(
 	b.Queue(`
 		SELECT `+eventColumns+`, e.body FROM punctual.events e
 		WHERE e.id = $1 AND e.tenant = $2 AND e.name = $3`, id, tenant, name).
-		Query(pg.IntoOne(&d, pgx.RowToStructByPos[EventDetails]))
+		Query(pg.IntoOne(&d, seal.Rows(pgx.RowToStructByPos[EventDetails], "body")))
 	b.Queue(`SELECT r.status::text, count(*)::int`+ofEvent+` GROUP BY 1`, id, from, till, tenant).
 		Query(func(rows pgx.Rows) error {
 			d.Statuses = map[domain.Status]int{}

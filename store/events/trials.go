@@ -41,14 +41,7 @@ func (t *trials) of(event uuid.UUID) (size int, past []uuid.UUID) {
 func (t *trials) failed(event, only uuid.UUID) (alone bool, pause time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := t.list[event]
-	if f == nil {
-		f = &trial{size: batchSize, rest: firstRest}
-		if t.list == nil {
-			t.list = map[uuid.UUID]*trial{}
-		}
-		t.list[event] = f
-	}
+	f := t.at(event)
 	switch {
 	case only != uuid.Nil:
 		f.past = append(f.past, only)
@@ -59,6 +52,19 @@ func (t *trials) failed(event, only uuid.UUID) (alone bool, pause time.Duration)
 	}
 	pause, f.rest = f.rest, min(2*f.rest, lastRest) // not even its subscribers can be read
 	return false, pause
+}
+
+// at returns the trial of an event, perhaps a new one. The caller has locked t.
+func (t *trials) at(event uuid.UUID) *trial {
+	f := t.list[event]
+	if f == nil {
+		f = &trial{size: batchSize, rest: firstRest}
+		if t.list == nil {
+			t.list = map[uuid.UUID]*trial{}
+		}
+		t.list[event] = f
+	}
+	return f
 }
 
 // passed notes that a batch was written, so the next one may be larger again.
@@ -77,10 +83,7 @@ func (t *trials) passed(event uuid.UUID, over bool) {
 func (t *trials) rest(event uuid.UUID) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := t.list[event]
-	if f == nil {
-		return firstRest
-	}
+	f := t.at(event)
 	rest := f.rest
 	f.size, f.past, f.rest = 1, nil, min(2*rest, lastRest)
 	return rest

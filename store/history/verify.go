@@ -160,15 +160,16 @@ func (h *History) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, e
 
 // verification is the state of one Verify.
 type verification struct {
-	history *History
-	options VerifyOptions
-	tenant  int32     // 0: all tenants
-	only    uuid.UUID // uuid.Nil: all jobs, or those with the name
-	name    string    // empty: all names
-	after   uuid.UUID // the last job of the page before
-	summary VerifySummary
-	aside   *[]Violation // where violations go that the standby shows; nil: they are reported
-	failed  error        // why the last report failed; nothing is reported after it
+	history  *History
+	options  VerifyOptions
+	tenant   int32     // 0: all tenants
+	only     uuid.UUID // uuid.Nil: all jobs, or those with the name
+	name     string    // empty: all names
+	after    uuid.UUID // the last job of the page before
+	summary  VerifySummary
+	aside    *[]Violation // where violations go that the standby shows; nil: they are reported
+	failed   error        // why the last report failed; nothing is reported after it
+	unopened bool         // it is noted that bodies of events cannot be read
 }
 
 // mostAside bounds the violations that are put aside. The primary reports more than that one by one.
@@ -293,6 +294,14 @@ func (v *verification) noteFreezes(ctx context.Context) error {
 // firstID returns an id below those of all runs in the window.
 func (v *verification) firstID() uuid.UUID {
 	return domain.FirstRunID(v.summary.From.Add(-runs.ClockSlack))
+}
+
+// unread notes, once, that bodies of events cannot be read.
+func (v *verification) unread(why error) {
+	if !v.unopened {
+		v.unopened = true
+		v.note("bodies of events were not compared with filters: %v", why)
+	}
 }
 
 func (v *verification) note(format string, args ...any) {

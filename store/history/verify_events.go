@@ -10,6 +10,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // events compares the subscribers of each event with its runs, and looks for fan-outs that no replica continues.
@@ -63,7 +64,7 @@ type verifyEvent struct {
 	tenant      int32
 	owner, name string
 	at          time.Time
-	body        []byte
+	body        seal.Tried
 	counted     int // runs and skips, as the event says
 }
 
@@ -102,13 +103,17 @@ func (e *verifyEvent) compare(ctx context.Context, tx pgx.Tx) error {
 	var filter domain.EventFilter
 	var run *uuid.UUID
 	count := 0
-	fields := domain.FieldsOf(e.body)
+	fields := domain.FieldsOf(e.body.Body)
 	_, err := pgx.ForEachRow(rows, []any{&job, &name, &subscribed, (*string)(&filter), &sure, &run}, func() error {
 		if run != nil {
 			count++
 		}
 		found := Violation{Tenant: e.owner, Job: name, JobID: job, Slot: &e.at}
 		matches := subscribed && filter.Matcher().Matches(fields)
+		if subscribed && filter != "" && e.body.Err != nil {
+			matches, sure = run != nil, false // nobody can tell without the body
+			e.v.unread(e.body.Err)
+		}
 		switch {
 		case run == nil && matches && sure:
 			found.Kind = ViolationMissing

@@ -19,6 +19,7 @@ import (
 	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/runs"
+	"punctual/store/seal"
 )
 
 // DatedRun is a run that a caller wants at an instant, as long as no claim has taken it.
@@ -164,7 +165,7 @@ func (j *jobRow) writeDated(ctx context.Context, tx *pg.Tx, requests []DateReque
 			return err
 		}
 		b.Queue(writeDated, pg.OrNull(wrote.Key), j.ID, j.tenant, j.lane, wrote.DueAt, string(cmp.Or(r.OnConflict, KeyKeep)),
-			pg.OrNull(r.NotAfter), r.Sequence, pg.OrNull(r.ExpiresAfter), pg.OrNull(string(headers)), []byte(r.Body), by,
+			pg.OrNull(r.NotAfter), r.Sequence, pg.OrNull(r.ExpiresAfter), seal.JSON(headers), seal.Bytes(r.Body), by,
 			pg.OrNull(r.TraceParent)).
 			QueryRow(pg.IntoPlaces(&wrote.Key, &wrote.Run, &wrote.DueAt, &wrote.Created, &wrote.Replaced, &wrote.Outdated))
 	}

@@ -17,6 +17,7 @@ import (
 	"punctual/store/links"
 	"punctual/store/names"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // Version is a version of a job: its definition and its state from an instant on, until the next version.
@@ -59,7 +60,9 @@ ORDER BY version DESC`
 
 func scanVersion(row pgx.CollectableRow) (versionRow, error) {
 	var v versionRow
-	err := row.Scan(&v.Number, &v.From, &v.State, &v.Note, &v.definition)
+	var text seal.TriedDocument
+	err := row.Scan(&v.Number, &v.From, &v.State, &v.Note, &text)
+	v.definition = text.Text
 	return v, err
 }
 
@@ -210,7 +213,7 @@ func noVersion(job uuid.UUID, number int32) error {
 func readVersion(ctx context.Context, q pg.Querier, job uuid.UUID, number int32) (definition string, err error) {
 	err = q.QueryRow(ctx, `
 		SELECT definition::text FROM punctual.job_versions WHERE job_id = $1 AND version = $2`, job, number).
-		Scan(&definition)
+		Scan((*seal.Document)(&definition))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", noVersion(job, number)
 	}

@@ -15,6 +15,7 @@ import (
 	"punctual/store/definitions"
 	"punctual/store/names"
 	"punctual/store/pg"
+	"punctual/store/seal"
 	"punctual/store/secrets"
 )
 
@@ -153,6 +154,14 @@ func (s *Jobs) holdOne(ctx context.Context, tx *pg.Tx, tenant int32, ref string)
 	return nil, facts{}, fmt.Errorf("job %q: %w", ref, pg.ErrNotFound)
 }
 
+// changed returns the definition if it has changed; nil: what is stored is copied, byte for byte, encrypted or not.
+func (h *held) changed() *seal.Document {
+	if h.definition == string(h.before.Definition) {
+		return nil
+	}
+	return new(seal.Document(h.definition))
+}
+
 // rounds is how often a write looks again for a job whose name changed hands before the write could lock it.
 const rounds = 5
 
@@ -250,8 +259,9 @@ func (h *held) save(b *saves, now time.Time, note string) error {
 		pg.OrNull(h.PauseNote), deletedAt)
 	b.Queue(`
 		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note, tenant, event)
-		VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8)`,
-		h.ID, h.Version, now, string(h.State), h.definition, pg.OrNull(note), h.subscriber(), h.event())
+		VALUES ($1, $2, $3, $4, coalesce($5::json, (SELECT p.definition FROM punctual.job_versions p
+		                                            WHERE p.job_id = $1 AND p.version = $2 - 1)), $6, $7, $8)`,
+		h.ID, h.Version, now, string(h.State), h.changed(), pg.OrNull(note), h.subscriber(), h.event())
 	b.places = append(b.places, h.place())
 	if h.State == domain.JobDeleted || h.State != domain.JobPaused && h.paused != nil || h.lane != h.wasIn {
 		b.moved = append(b.moved, h.ID)

@@ -20,6 +20,7 @@ import (
 	"punctual/store/definitions"
 	"punctual/store/names"
 	"punctual/store/pg"
+	"punctual/store/seal"
 	"punctual/store/secrets"
 )
 
@@ -125,14 +126,14 @@ var newJobs = pg.Columns[*fresh]{
 	pg.Col("state", "text", func(j *fresh) string { return string(j.State) }),
 	pg.Col("kind", "text", func(j *fresh) string { return string(j.Definition.Schedule.Kind()) }),
 	pg.Col("labels", "text", func(j *fresh) string { return j.labels }),
-	pg.Col("definition", "text", func(j *fresh) string { return j.definition }),
+	pg.Col("definition", "text", func(j *fresh) seal.Document { return seal.Document(j.definition) }),
 	pg.Col("scheduled_for", "timestamptz", func(j *fresh) *time.Time { return j.scheduledFor }),
 	pg.Col("next_run_at", "timestamptz", func(j *fresh) *time.Time { return j.nextRunAt }),
 	pg.Col("lane", "smallint", func(j *fresh) int16 { return j.lane }),
 	pg.Col("enabled", "boolean", func(j *fresh) bool { return j.enabled }),
 	pg.Col("gated", "boolean", func(j *fresh) bool { return claim.Gated(j.Definition) }),
 	pg.Col("entry", "uuid", func(j *fresh) uuid.UUID { return domain.NewRunID(j.CreatedAt) }), // of the audit log
-	pg.Col("masked", "text", func(j *fresh) *string { return audit.MaskedOf(j.definition) }),
+	pg.Col("masked", "text", func(j *fresh) *seal.Document { return (*seal.Document)(audit.MaskedOf(j.definition)) }),
 	pg.Col("event", "text", func(j *fresh) *string { return j.event() }),
 }
 

@@ -14,6 +14,7 @@ import (
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/pg"
+	"punctual/store/seal"
 	"punctual/store/tenants"
 )
 
@@ -86,7 +87,7 @@ func queueRows(ctx context.Context, b *pgx.Batch, tenant int32, jobs []*fresh, n
 		pg.Column(jobs, func(j *fresh) *string { return pg.OrNull(j.PausedBy) }))
 	b.Queue(insertVersionRows, pg.Prepared{}, now, ids,
 		pg.Column(jobs, func(j *fresh) string { return string(j.State) }),
-		pg.Column(jobs, func(j *fresh) string { return j.definition }),
+		pg.Column(jobs, func(j *fresh) seal.Document { return seal.Document(j.definition) }),
 		pg.Column(jobs, func(j *fresh) *int32 { return j.subscriber() }),
 		pg.Column(jobs, func(j *fresh) *string { return j.event() }))
 	b.Queue(insertScheduleRows, pg.Prepared{}, tenant, ids,

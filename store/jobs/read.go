@@ -16,6 +16,7 @@ import (
 	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/runs"
+	"punctual/store/seal"
 )
 
 // jobRow is a job as the tables hold it: the record, and what a write needs besides.
@@ -26,7 +27,8 @@ type jobRow struct {
 	enabled      bool
 	scheduledFor *time.Time // next slot, also of a paused job; nil if there is none
 	nextRunAt    *time.Time
-	definition   string // as stored
+	definition   string // as stored, but opened
+	unopened     error  // why a body in it cannot be opened
 }
 
 // jobColumns leaves it to placeLastRuns to find when a one-shot without a schedule was completed.
@@ -44,12 +46,14 @@ const jobTables = `punctual.jobs j
 
 func scanJob(row pgx.CollectableRow) (*jobRow, error) {
 	var j jobRow
+	var text seal.TriedDocument
 	err := row.Scan(&j.ID, &j.Tenant, &j.Version, &j.State, &j.PausedAt, &j.PausedUntil, &j.PausedBy, &j.PauseNote,
 		&j.CreatedAt, &j.UpdatedAt, &j.CompletedAt, &j.tenant, &j.lane, &j.enabled, &j.scheduledFor, &j.nextRunAt,
-		&j.definition, &j.FailingSince, &j.StaleSince, &j.OverlappingSince)
+		&text, &j.FailingSince, &j.StaleSince, &j.OverlappingSince)
 	if err != nil {
 		return nil, err
 	}
+	j.definition, j.unopened = text.Text, text.Err
 	if err := json.Unmarshal([]byte(j.definition), &j.Definition); err != nil {
 		return nil, fmt.Errorf("job %s version %d: its definition: %w", j.ID, j.Version, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // stepPlan is what a rerun does with the steps of a workflow.
@@ -100,7 +101,7 @@ func (a *rerun) former(ctx context.Context, tx *pg.Tx) (d domain.Definition, err
 	if a.run.JobVersion == a.job.Version {
 		return a.job.Definition, nil
 	}
-	text, err := pg.One(ctx, tx, pgx.RowTo[string],
+	text, err := pg.One(ctx, tx, pgx.RowTo[seal.Document],
 		`SELECT v.definition::text FROM punctual.job_versions v WHERE v.job_id = $1 AND v.version = $2`,
 		a.job.ID, a.run.JobVersion)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,6 +15,7 @@ import (
 	"punctual/store/links"
 	"punctual/store/names"
 	"punctual/store/pg"
+	"punctual/store/seal"
 	"punctual/store/tenants"
 )
 
@@ -237,8 +239,11 @@ func (s *Jobs) rewrite(
 	if err := next.define(s, job.Definition, f); err != nil {
 		return nil, err
 	}
-	if is.same {
+	switch {
+	case is.same:
 		next.definition = h.definition
+	case h.unopened != nil && strings.Contains(next.definition, seal.Unopened):
+		return nil, fmt.Errorf("job %q: give its body anew: %w: %w", h.Definition.Name, h.unopened, pg.ErrState)
 	}
 	if is.moved {
 		if err := s.checkFirst(next.job, f); err != nil {

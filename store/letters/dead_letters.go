@@ -15,6 +15,7 @@ import (
 	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/runs"
+	"punctual/store/seal"
 )
 
 // DeadLetter is a run that exhausted its attempts. It stays after it was resolved.
@@ -57,7 +58,7 @@ const deadLetterColumns = `d.run_id, d.job_id, d.job_name, d.job_version, d.trig
 // deadLetterTables include the dead letters of jobs that were forgotten. Such dead letters have no labels.
 const deadLetterTables = `punctual.dead_letters d LEFT JOIN punctual.jobs j ON j.id = d.job_id`
 
-var scanDeadLetter = pgx.RowToStructByPos[DeadLetter]
+var scanDeadLetter = seal.Rows(pgx.RowToStructByPos[DeadLetter], "error")
 
 var listOfLetters = pg.Listed[DeadLetter]{
 	What: "dead letters", Letter: 'd', ID: `d.run_id`, Of: func(d DeadLetter) uuid.UUID { return d.RunID },

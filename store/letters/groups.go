@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // DeadLetterGroup is the open dead letters of one job that have one reason.
@@ -166,7 +167,7 @@ func (g *grouping) read(ctx context.Context, places []uuid.UUID) ([]DeadLetterGr
 	one := `SELECT d.scheduled_for FROM punctual.dead_letters d` + g.letters.Where() + `
 		AND ` + fmt.Sprintf(inGroup, "n")
 	args := append(slices.Clip(g.letters.Args), places)
-	return pg.All(ctx, g.tx, pgx.RowToStructByPos[DeadLetterGroup], fmt.Sprintf(`
+	return pg.All(ctx, g.tx, seal.Rows(pgx.RowToStructByPos[DeadLetterGroup], "error"), fmt.Sprintf(`
 		SELECT n.job_id, n.job_name, nullif(n.reason, ''), c.dead, least(c.oldest, (%s LIMIT 1)), c.newest, n.run_id,
 		       n.http_status, n.error
 		FROM (SELECT d.job_id, d.job_name, `+letterReason+` AS reason, d.run_id, d.http_status, d.error

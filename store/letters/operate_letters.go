@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 const (
@@ -54,7 +55,7 @@ func (o *bulk) take(ctx context.Context, tx *pg.Tx) ([]marked, error) {
 			OR NOT EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = d.job_id)
 			AND NOT EXISTS (SELECT FROM punctual.runs_of(ARRAY[x.active_run]) r WHERE r.finished_at IS NULL))`
 	}
-	letters, err := pg.All(ctx, tx, pgx.RowToStructByPos[marked], `
+	letters, err := pg.All(ctx, tx, seal.Rows(pgx.RowToStructByPos[marked], "error"), `
 		SELECT `+deadLetterColumns+`, x.job_id IS NOT NULL, j.id IS NULL
 		FROM `+deadLetterTables+` LEFT JOIN punctual.exclusive x ON x.job_id = d.job_id AND x.gated
 		WHERE d.operation = $1 AND (j.id IS NULL OR j.queue <> ALL($3::smallint[]) AND j.id <> ALL($4::uuid[]))`+eligible+`

@@ -298,7 +298,7 @@ func TestAHostThatAnswersWithErrorsIsReached(t *testing.T) {
 func TestAnOutageOfARecipientIsLoggedOnce(t *testing.T) {
 	c := NewReplica(t)
 	var log bytes.Buffer
-	teller := notices.NewTeller(c.DB, definitions.New(0, 0), c.Aside, notices.Options{
+	teller := notices.NewTeller(c.DB, definitions.New(0, 0, nil), c.Aside, notices.Options{
 		Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	c.Create("job", Never, Everything)
@@ -336,7 +336,7 @@ func TestAnOutageOfARecipientIsLoggedOnce(t *testing.T) {
 // Of a job's labels, notices carry those that the operator allows.
 func TestNoticesCarryTheLabelsThatAreAllowed(t *testing.T) {
 	c := NewReplica(t)
-	c.Notices = notices.NewTeller(c.DB, definitions.New(0, 0), c.Aside, notices.Options{
+	c.Notices = notices.NewTeller(c.DB, definitions.New(0, 0, nil), c.Aside, notices.Options{
 		Log: slog.New(slog.DiscardHandler), Labels: []string{"team", "tier"},
 	})
 	c.Create("job", Never, Everything, func(d *domain.Definition) {

@@ -120,7 +120,7 @@ func TestADeletedJobLeavesItsHostsIncident(t *testing.T) {
 // Alertmanager knows a job by its name and labels. Trouble that it knows by others than the job has now is over.
 func TestAJobsTroubleIsOneWhateverItsNameAndLabels(t *testing.T) {
 	c, world := withRecipients(t)
-	c.Notices = notices.NewTeller(c.DB, definitions.New(0, 0), c.Aside, notices.Options{
+	c.Notices = notices.NewTeller(c.DB, definitions.New(0, 0, nil), c.Aside, notices.Options{
 		Log: slog.New(slog.DiscardHandler), Labels: []string{"team"},
 	})
 	labelled := func(name, team string) Option {

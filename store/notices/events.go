@@ -13,6 +13,7 @@ import (
 	"punctual/store/claim"
 	"punctual/store/days"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // Gap is the time within which repetitions of an event of a job are collected and told together, as SQL. The statements
@@ -151,7 +152,7 @@ func (f *Following) queue(b *pgx.Batch, insert string, args ...any) {
 type rows struct {
 	runs      []uuid.UUID
 	events    []string
-	responses []*string
+	responses []*seal.Text
 }
 
 func (n *rows) add(run uuid.UUID, e domain.Event, response string) {
@@ -183,15 +184,15 @@ func (f *Following) QueueEvents(b *pgx.Batch, events []claim.RunEvent) {
 }
 
 // excerpt is the part of a response that a notice keeps; nil: there was no response.
-func excerpt(response string) *string {
-	return pg.OrNull(notice.Excerpt(response))
+func excerpt(response string) *seal.Text {
+	return pg.OrNull(seal.Text(notice.Excerpt(response)))
 }
 
 // endedAttempts are attempts of jobs with recipients for events about the job's health.
 type endedAttempts struct {
 	jobs, runs []uuid.UUID
 	at         []time.Time
-	responses  []*string
+	responses  []*seal.Text
 	told       []bool // whether the attempt's event has a recipient
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // gap is Gap in Go.
@@ -127,7 +128,9 @@ func (t *telling) mergeUnsent(ctx context.Context, all []joining) error {
 		WHERE s.news IS NOT NULL`,
 		pg.Column(all, func(j joining) uuid.UUID { return j.line }),
 		pg.Column(all, func(j joining) uuid.UUID { return j.job.key.Job }))
-	return pg.Each3(rows, func(line, job uuid.UUID, earlier domain.News) {
+	var line, job uuid.UUID
+	var earlier *domain.News
+	return pg.Each(rows, []any{&line, &job, seal.NoticeOf(&earlier)}, func() {
 		j := at[[2]uuid.UUID{line, job}]
 		j.news = earlier.Merge(j.news)
 	})
@@ -161,7 +164,7 @@ func queueJoining(b *pgx.Batch, all []joining, lines map[uuid.UUID]*line, now ti
 		SET news = excluded.news, resolves = excluded.resolves, key = coalesce(nullif(s.key, ''), excluded.key),
 		    tell_at = least(s.tell_at, excluded.tell_at)`,
 		ids, pg.Column(all, func(j joining) uuid.UUID { return j.job.key.Job }),
-		pg.Column(all, func(j joining) string { return asText(j.news) }),
+		pg.Column(all, func(j joining) seal.Notice { return seal.Notice(asText(j.news)) }),
 		pg.Column(all, func(j joining) bool { return j.resolves }), when, keys)
 	b.Queue(`
 		UPDATE punctual.notice_lines l

@@ -13,6 +13,7 @@ import (
 	"punctual/store/aside"
 	"punctual/store/definitions"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // tellBatch is how many notices one batch reads to find jobs with notices. It then tells all notices of these jobs.
@@ -178,7 +179,7 @@ counted AS (
 SELECT job_id, event, total, missed, first_at, last_at, since, coalesce(failures, 0), run_id,
        coalesce(scheduled_for, happened_at), happened_at, slots, coalesce(reason, ''),
        coalesce(http_status, 0),
-       coalesce(left(error, 1000), h.detail, ''),
+       coalesce(error, h.detail, ''),
        coalesce(response, ''), coalesce(h.cause, ''), coalesce(h.name, '')
 FROM counted
 LEFT JOIN LATERAL (
@@ -203,7 +204,8 @@ func (t *telling) take(ctx context.Context) error {
 	var run *uuid.UUID
 	_, err := pgx.ForEachRow(rows, []any{
 		&job, &e.Event, &e.Count, &e.Slots, &e.FirstAt, &e.LastAt, &e.Since, &e.Failures, &run, &r.ScheduledFor,
-		&r.HappenedAt, &r.Slots, &r.Reason, &r.HTTPStatus, &r.Error, &r.Response,
+		&r.HappenedAt, &r.Slots, &r.Reason, &r.HTTPStatus, (*seal.Shown)(&r.Error),
+		(*seal.Shown)(&r.Response),
 		&e.Cause, &e.CauseName,
 	}, func() error {
 		n := news[job]
@@ -212,6 +214,7 @@ func (t *telling) take(ctx context.Context) error {
 			n.Events = append(n.Events, e)
 			e.Since = nil // the event in the list owns it now
 		}
+		r.Error = cut(r.Error)
 		if run != nil {
 			r.ID, r.Link = *run, t.teller.link("/runs/"+run.String())
 			last := &n.Events[len(n.Events)-1]
@@ -223,6 +226,16 @@ func (t *telling) take(ctx context.Context) error {
 		n.Link = t.teller.linkToJob(n.Job)
 	}
 	return err
+}
+
+// mostSaid is how many characters of an error a notice has.
+const mostSaid = 1000
+
+func cut(said string) string {
+	if letters := []rune(said); len(letters) > mostSaid {
+		return string(letters[:mostSaid])
+	}
+	return said
 }
 
 // host returns the host of a URL with its port; empty if a placeholder names it.

@@ -15,6 +15,7 @@ import (
 	"punctual/scheduler/notice"
 	"punctual/store/aside"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 const (
@@ -151,8 +152,8 @@ func (s *Teller) scanRows(
 	var news, sending *domain.News
 	var ends *string
 	_, err = pgx.ForEachRow(pg.Query(ctx, tx, sql, args...), []any{
-		&r.job, &news, &sending, &r.dirty, &r.resolves, &r.troubled, &r.open, &r.key, &ends, &r.known, &r.news.Job,
-		&r.news.Tenant,
+		&r.job, seal.NoticeOf(&news), seal.NoticeOf(&sending), &r.dirty, &r.resolves, &r.troubled, &r.open, &r.key, &ends,
+		&r.known, &r.news.Job, &r.news.Tenant,
 	}, func() error {
 		row := r
 		row.news.JobID, row.news.Link, row.again = row.job, s.linkToJob(row.news.Job), sending != nil
@@ -268,7 +269,7 @@ func queueRows(b *pgx.Batch, line uuid.UUID, rows []*subject) {
 			FROM unnest($2::uuid[], $3::text[], $4::bool[], $5::bool[], $6::text[], $7::text[])
 			     AS u(job_id, sending, troubled, open, key, known)
 			WHERE s.line_id = $1 AND s.job_id = u.job_id`,
-			line, pg.Column(taken, job), pg.Column(taken, func(r *subject) string { return asText(r.unsent) }),
+			line, pg.Column(taken, job), pg.Column(taken, func(r *subject) seal.Notice { return seal.Notice(asText(r.unsent)) }),
 			pg.Column(taken, func(r *subject) bool { return r.troubled }),
 			pg.Column(taken, func(r *subject) bool { return r.open }), pg.Column(taken, key),
 			pg.Column(taken, func(r *subject) string { return asText(r.known) }))

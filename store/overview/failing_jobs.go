@@ -9,6 +9,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // mostShown is how many failing jobs the overview shows, and mostWaiting how many waiting runs of each are read.
@@ -53,7 +54,7 @@ retries AS (
     WHERE r.status IN ('pending', 'retrying') AND r.attempt > 0 AND r.step IS NULL
     GROUP BY y.job_id)
 SELECT j.id, j.name, punctual.job_state(j, s), coalesce(n.scheduled_for, d.scheduled_for, now()), 1, false, w.run,
-       coalesce(n.reason, d.reason), coalesce(n.http_status, d.http_status), coalesce(n.error, d.error), 0,
+       coalesce(n.reason, d.reason), coalesce(n.http_status, d.http_status), coalesce(n.error, d.error) AS error, 0,
        least(y.due_at, CASE WHEN s.enabled THEN s.next_run_at END)
 FROM unnest((SELECT $1::uuid[]), (SELECT $2::uuid[])) WITH ORDINALITY w(job, run, place)
 JOIN punctual.jobs j ON j.id = w.job AND j.tenant = $3
@@ -76,7 +77,7 @@ func queueFailing(b *pgx.Batch, f *Failing, tenant int32, found []candidate) {
 		letters[c.job] = c.letters
 	}
 	b.Queue(selectFailingJobs, pg.Prepared{}, jobs, failed, tenant).Query(func(rows pgx.Rows) (err error) {
-		f.Jobs, err = pgx.CollectRows(rows, pgx.RowToStructByPos[FailingJob])
+		f.Jobs, err = pgx.CollectRows(rows, seal.Rows(pgx.RowToStructByPos[FailingJob], "error"))
 		for i := range f.Jobs {
 			f.Jobs[i].Letters = letters[f.Jobs[i].JobID]
 		}

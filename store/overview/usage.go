@@ -148,15 +148,15 @@ WITH used AS (
     UNION ALL
     SELECT r.tenant, r.job_id, r.step IS NOT NULL, 0, count(*),
            coalesce(sum(extract(epoch FROM a.finished_at - a.started_at)), 0),
-           coalesce(sum(octet_length(a.response)), 0)
+           coalesce(sum(punctual.payload_bytes(a.response)), 0)
     FROM punctual.attempts a
     JOIN punctual.runs r ON r.id = a.run_id AND %[1]s
     WHERE %[2]s AND (a.reason IS NULL OR a.reason NOT IN ($2, $3))
     GROUP BY 1, 2, 3
     UNION ALL
     SELECT r.tenant, r.job_id, r.step IS NOT NULL, 0, 0, 0,
-           sum(coalesce(octet_length(d.body), 0) + coalesce(octet_length(d.response), 0)
-               + coalesce(octet_length(d.result::text), 0))
+           sum(coalesce(punctual.payload_bytes(d.body), 0) + coalesce(punctual.payload_bytes(d.response), 0)
+               + coalesce(punctual.payload_bytes(d.result), 0))
     FROM punctual.run_data d
     JOIN punctual.runs r ON r.id = d.run_id AND %[1]s
     WHERE %[3]s

@@ -2,6 +2,7 @@ package pg
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -126,3 +127,16 @@ func (db *DB) open(ctx context.Context, name string, config *pgxpool.Config, mos
 // ByIndex also turns JIT compilation off: with sequential scans disabled, a plan that still needs one, such as the plan
 // over the tenants, looks expensive enough for Postgres to compile it.
 const ByIndex = `SELECT set_config('enable_seqscan', 'off', true), ` + uncompiledToo
+
+// Apart runs work on a connection that is made for it. So it does not wait for one of a pool, which may be held by
+// whoever waits for the work.
+func (db *DB) Apart(ctx context.Context, work func(q Querier) error) error {
+	config := db.Runs.Config()
+	config.MaxConns, config.MinConns, config.MinIdleConns = 1, 0, 0
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return fmt.Errorf("making a connection: %w", err)
+	}
+	defer pool.Close()
+	return work(pool)
+}

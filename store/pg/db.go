@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"punctual/store/seal"
 	"punctual/store/session"
 )
 
@@ -21,6 +22,7 @@ type Config struct {
 	Replica      bool   // for a replica: connections are divided into pools, and callers' waits are limited
 	Standby      Standby
 	Log          *slog.Logger
+	Sealer       *seal.Sealer // seals and opens payloads; nil: what is sealed cannot be opened
 }
 
 // DB has the connections to one database, in pools. No pool of a replica waits for another: slow requests to the API do
@@ -80,6 +82,9 @@ func unnamed(config *pgx.ConnConfig) {
 	}
 }
 
+// Seals reports whether payloads are sealed as they are written.
+func (db *DB) Seals() bool { return db.config.Sealer.On() }
+
 // Close ends all connections and waits until those in use are returned.
 func (db *DB) Close() {
 	for _, pool := range db.pools {
@@ -96,6 +101,7 @@ func (db *DB) Prepare(work func(context.Context, Querier) error) { db.prepare.St
 // connected prepares a new connection.
 func (db *DB) connected(ctx context.Context, conn *pgx.Conn) error {
 	registerTypes(conn)
+	db.config.Sealer.Register(conn)
 	if err := session.Settle(ctx, conn); err != nil {
 		return err
 	}

@@ -110,6 +110,7 @@ func (db *DB) openStandby(ctx context.Context) error {
 // connected prepares a new connection. It fails if that leads to another database.
 func (s *standby) connected(ctx context.Context, conn *pgx.Conn) error {
 	registerTypes(conn)
+	s.db.config.Sealer.Register(conn)
 	if err := session.Settle(ctx, conn); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"punctual/store/audit"
 	"punctual/store/definitions"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // LinkedStep is a step that waits for approval, or about which a person has decided, as the recipient of a link sees
@@ -142,18 +144,19 @@ func (s *Runs) ByLink(ctx context.Context, id uuid.UUID, token string) (a Linked
 	}
 	var v definitions.Version
 	var tenant int32
-	var result, why string
+	var result seal.JSON
+	var why string
 	var reason domain.Reason
 	err = q.QueryRow(ctx, `
 		SELECT r.id, r.parent_run, coalesce(j.name, ''), t.name, r.step, r.status, r.started_at, y.due_at,
-		       r.job_id, r.job_version, r.tenant, coalesce(r.reason, ''), coalesce(r.error, ''), coalesce(d.result::text, '')
+		       r.job_id, r.job_version, r.tenant, coalesce(r.reason, ''), coalesce(r.error, ''), d.result
 		FROM punctual.runs r
 		JOIN punctual.tenants t ON t.id = r.tenant
 		LEFT JOIN punctual.jobs j ON j.id = r.job_id
 		LEFT JOIN punctual.ready y ON y.run_id = r.id AND y.approval
 		LEFT JOIN punctual.run_data d ON d.run_id = $1
 		WHERE r.id = $1`, id).Scan(&a.Run, &a.Workflow, &a.Job, &a.Tenant, &a.Step, &a.Status, &a.Since, &a.Until,
-		&v.Job, &v.Version, &tenant, &reason, &why, &result)
+		&v.Job, &v.Version, &tenant, &reason, (*seal.Shown)(&why), &result)
 	if err = pg.Found(err, "run %s", id); err != nil {
 		return a, err
 	}
@@ -168,7 +171,7 @@ func (s *Runs) ByLink(ctx context.Context, id uuid.UUID, token string) (a Linked
 	}
 	a.SentTo = job.Approval.Entries()[nth].Recipient().Words()
 	if a.Status.Final() {
-		if a.Decision = domain.DecisionOf([]byte(result), reason, why); a.Decision == "" {
+		if a.Decision = domain.DecisionOf(json.RawMessage(result), reason, why); a.Decision == "" {
 			a.Decision = strings.Trim(fmt.Sprintf("%s (%s): %s", a.Status, reason, why), ": ")
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // A dated run that is pending has a row in dated and none in runs. It is shown as its claim would make it now. It is
@@ -36,7 +37,8 @@ func readDated(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (R
 	var waits *string
 	r := Run{Trigger: domain.TriggerManual, Status: domain.StatusPending, dated: true}
 	err := q.QueryRow(ctx, selectDated, tenant, id, domain.IDTime(id)).Scan(&r.ID, &r.JobID, &r.Job, &r.Tenant, &r.Queue,
-		&r.DueAt, &r.CreatedAt, &r.TriggeredBy, &r.JobVersion, &r.Key, &own.Headers, &own.Body, &waits)
+		&r.DueAt, &r.CreatedAt, &r.TriggeredBy, &r.JobVersion, &r.Key, (*seal.JSON)(&own.Headers),
+		(*seal.Bytes)(&own.Body), &waits)
 	if err != nil {
 		return r, own, pg.Found(err, "run %s", id)
 	}

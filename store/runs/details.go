@@ -14,6 +14,7 @@ import (
 	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // GetRun returns a run with its attempts, its result and what it sends. A dated run that is pending is
@@ -86,13 +87,14 @@ func ReadDetails(ctx context.Context, q pg.Querier, run *Run) (data Data, err er
 		FROM punctual.attempts WHERE run_id = $1 ORDER BY fence`, run.ID).Query(pg.Into(&run.Attempts, scanAttempt))
 	b.Queue(`
 		SELECT webhook_id, coalesce(idempotency_key, ''), headers, body, coalesce(template, false),
-			result::text, result_note, progress::text, progress_at,
+			result, result_note, progress, progress_at,
 			key, CASE WHEN key IS NULL THEN coalesce(traceparent, '') ELSE '' END, coalesce(response_fence, 0),
 			coalesce(response, ''), response_headers, coalesce(response_truncated, false)
 		FROM punctual.run_data WHERE run_id = $1`, run.ID).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(append([]any{
-			&data.WebhookID, &data.Key, &data.Headers, &data.Body, &data.Template, &run.Result, &run.ResultNote,
-			&run.Progress, &run.ProgressAt, &run.Key, &data.traceParent, &data.keptFence,
+			&data.WebhookID, &data.Key, (*seal.JSON)(&data.Headers), (*seal.Bytes)(&data.Body), &data.Template,
+			(*seal.JSON)(&run.Result), &run.ResultNote,
+			(*seal.JSON)(&run.Progress), &run.ProgressAt, &run.Key, &data.traceParent, &data.keptFence,
 		}, data.kept.Into()...)...)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // most runs have no such row
@@ -117,9 +119,9 @@ func ReadDetails(ctx context.Context, q pg.Querier, run *Run) (data Data, err er
 
 func scanAttempt(row pgx.CollectableRow) (Attempt, error) {
 	var a Attempt
-	var headers []byte
-	err := row.Scan(&a.Number, &a.fence, &a.StartedAt, &a.FinishedAt, &a.Outcome, &a.Reason, &a.HTTPStatus, &a.Error,
-		&a.Replica, &a.Response, &headers, &a.Truncated)
+	var headers seal.JSON
+	err := row.Scan(&a.Number, &a.fence, &a.StartedAt, &a.FinishedAt, &a.Outcome, &a.Reason, &a.HTTPStatus,
+		seal.OrNull(&a.Error), &a.Replica, seal.OrNull(&a.Response), &headers, &a.Truncated)
 	a.Headers = claim.HeadersOf(headers)
 	return a, err
 }
@@ -170,7 +172,7 @@ func sentBy(
 		return &a, nil
 	}
 	err := q.QueryRow(ctx, `SELECT name, body FROM punctual.events WHERE id = $1 AND tenant = $2`, run.CausedBy, tenant).
-		Scan(&a.Event, &a.EventBody)
+		Scan(&a.Event, (*seal.Bytes)(&a.EventBody))
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) { // a run may have caused it
 		return nil, fmt.Errorf("reading the event of run %s: %w", run.ID, err)
 	}

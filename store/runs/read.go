@@ -12,6 +12,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/definitions"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 const runFields = `r.id, r.job_id, coalesce(j.name, ''), t.name,
@@ -37,7 +38,7 @@ func scanRun(row pgx.CollectableRow) (Run, error) {
 	err := row.Scan(&r.ID, &r.JobID, &r.Job, &r.Tenant, &r.Queue, &r.Trigger, &r.ScheduledFor, &r.Status, &r.Reason,
 		&r.Late, &r.Attempt, &r.Replica, &r.JobVersion, &r.DueAt, &r.CreatedAt, &r.ClaimedAt, &r.StartedAt,
 		&r.AcceptedAt, &r.FinishedAt,
-		&r.NextAttemptAt, &r.HTTPStatus, &r.Error, &r.BlockedBy, &first, &last, &skipped.Count,
+		&r.NextAttemptAt, &r.HTTPStatus, seal.OrNull(&r.Error), &r.BlockedBy, &first, &last, &skipped.Count,
 		&r.ReplayOf, &r.RerunOf, &r.CausedBy, &r.TriggeredBy, &r.Step, &r.Workflow, &r.fence,
 		&r.MaxAttempts)
 	if err != nil {

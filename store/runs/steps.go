@@ -13,6 +13,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 // The statuses of steps that have no run.
@@ -126,8 +127,8 @@ func readSteps(ctx context.Context, q pg.Querier, run *Run, d domain.Definition)
 	var id uuid.UUID
 	var r StepState
 	err := pg.Each(rows, []any{
-		&id, &r.Status, &r.Reason, &r.Error, &r.Attempt, &r.StartedAt, &r.FinishedAt, &r.KeptFrom, &r.SetBy, &r.Note,
-		&r.ResultNote, &r.ApproveBy,
+		&id, &r.Status, &r.Reason, seal.OrNull(&r.Error), &r.Attempt, &r.StartedAt, &r.FinishedAt, &r.KeptFrom, &r.SetBy,
+		&r.Note, &r.ResultNote, &r.ApproveBy,
 	}, func() {
 		s := at[id]
 		r.Name, r.DependsOn, r.When, r.Run = s.Name, s.DependsOn, s.When, new(id)

@@ -8,6 +8,7 @@ import (
 
 	"punctual/scheduler/trace"
 	"punctual/store/pg"
+	"punctual/store/seal"
 )
 
 var _ trace.Runs = (*Runs)(nil)
@@ -43,8 +44,8 @@ func (s *Runs) Ended(ctx context.Context, ids []uuid.UUID) ([]trace.Run, error) 
 	ended, err := pgx.CollectRows(pg.Query(ctx, q, selectEnded, ids), func(row pgx.CollectableRow) (trace.Run, error) {
 		var r trace.Run
 		var dated bool
-		err := row.Scan(&r.ID, &r.Fence, &r.Job, &r.Tenant, &r.Step, &r.Trigger, &r.Status, &r.Reason, &r.Error,
-			&r.Attempts, &r.DueAt, &r.CreatedAt, &r.FinishedAt, &r.TraceParent, &dated, &links)
+		err := row.Scan(&r.ID, &r.Fence, &r.Job, &r.Tenant, &r.Step, &r.Trigger, &r.Status, &r.Reason,
+			(*seal.Shown)(&r.Error), &r.Attempts, &r.DueAt, &r.CreatedAt, &r.FinishedAt, &r.TraceParent, &dated, &links)
 		if dated && r.TraceParent != "" {
 			r.Links, r.TraceParent = []trace.Link{{TraceParent: r.TraceParent}}, ""
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 // ErrNoMaster means that the process was given no master key.
-var ErrNoMaster = errors.New("secrets are encrypted, but this process has no master key")
+var ErrNoMaster = errors.New("secrets and payloads are encrypted, but this process has no master key")
 
 // keyring holds the data keys that were opened. Data keys never change.
 type keyring struct {
@@ -53,10 +53,16 @@ func (s *Secrets) OpenVault(ctx context.Context) error {
 	}
 	found, err := s.openAll(ctx, s.db.Runs)
 	if err == nil && found == 0 {
-		err = s.makeFirstDataKey(ctx, s.db.Runs)
+		err = s.makeFirstDataKey(ctx, s.db.Runs, forSecrets)
 	}
 	return err
 }
+
+// What a data key encrypts: data_keys.payloads.
+const (
+	forSecrets  = false
+	forPayloads = true
+)
 
 // openAll opens every data key and returns how many there are.
 func (s *Secrets) openAll(ctx context.Context, q pg.Querier) (found int, err error) {
@@ -99,19 +105,19 @@ func (s *Secrets) sealingKey(ctx context.Context, tx *pg.Tx) (*vault.DataKey, er
 			return key, err
 		}
 		// There is no key yet, or it was dropped while this transaction waited for its lock.
-		if err := s.makeFirstDataKey(ctx, tx.Pool); err != nil {
+		if err := s.makeFirstDataKey(ctx, tx.Pool, forSecrets); err != nil {
 			return nil, err
 		}
 	}
 	return nil, errors.New("reading the data key: it was replaced during every attempt to read it")
 }
 
-// newestKey returns the data key that was made last, under a lock if one is given.
+// newestKey returns the data key of secrets that was made last, under a lock if one is given.
 func (s *Secrets) newestKey(ctx context.Context, q pg.Querier, lock string) (*vault.DataKey, error) {
 	var id int64
 	var sealed []byte
 	err := q.QueryRow(ctx, `
-		SELECT id, sealed FROM punctual.data_keys ORDER BY number DESC LIMIT 1 `+lock).Scan(&id, &sealed)
+		SELECT id, sealed FROM punctual.data_keys WHERE NOT payloads ORDER BY number DESC LIMIT 1 `+lock).Scan(&id, &sealed)
 	if err != nil {
 		return nil, fmt.Errorf("reading the data key: %w", err)
 	}
@@ -144,19 +150,20 @@ func (s *Secrets) open(
 
 // makeFirstDataKey makes a data key unless there is one, in a transaction of its own: other transactions may use it at
 // once.
-func (s *Secrets) makeFirstDataKey(ctx context.Context, pool *pg.Pool) error {
+func (s *Secrets) makeFirstDataKey(ctx context.Context, pool *pg.Pool, payloads bool) error {
 	return pool.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if err := lockKeyMaking(ctx, tx); err != nil {
 			return err
 		}
 		var there bool
-		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.data_keys)`).Scan(&there); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.data_keys WHERE payloads = $1)`, payloads).
+			Scan(&there); err != nil {
 			return fmt.Errorf("reading data keys: %w", err)
 		}
 		if there {
 			return nil
 		}
-		_, err := makeDataKey(ctx, tx, s.master)
+		_, err := makeDataKey(ctx, tx, s.master, payloads)
 		return err
 	})
 }
@@ -166,7 +173,7 @@ func lockKeyMaking(ctx context.Context, tx pgx.Tx) error {
 	return pg.Wrap("locking the making of keys", pg.Exec(ctx, tx, `SELECT FROM punctual.deployment FOR NO KEY UPDATE`))
 }
 
-func makeDataKey(ctx context.Context, tx pgx.Tx, master *vault.Master) (*vault.DataKey, error) {
+func makeDataKey(ctx context.Context, tx pgx.Tx, master *vault.Master, payloads bool) (*vault.DataKey, error) {
 	key, err := vault.NewDataKey()
 	if err != nil {
 		return nil, err
@@ -175,7 +182,8 @@ func makeDataKey(ctx context.Context, tx pgx.Tx, master *vault.Master) (*vault.D
 	if err != nil {
 		return nil, err
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO punctual.data_keys (id, sealed) VALUES ($1, $2)`, key.ID, sealed)
+	_, err = tx.Exec(ctx, `INSERT INTO punctual.data_keys (id, sealed, payloads) VALUES ($1, $2, $3)`,
+		key.ID, sealed, payloads)
 	if err != nil {
 		return nil, fmt.Errorf("writing a data key: %w", err)
 	}

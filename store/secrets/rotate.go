@@ -36,8 +36,9 @@ type Rotation struct {
 	Dropped int   // how many data keys were dropped
 }
 
-// RotateSecrets makes a data key, re-encrypts every value with it, and drops the older data keys. Unless to is nil, it
-// seals all data keys with the first key of to. Replicas go on working meanwhile. A rotation that was interrupted is
+// RotateSecrets makes a data key, re-encrypts every value with it, and drops the older data keys. Payloads get a new
+// data key, and their older ones stay: see payloads.go. Unless to is nil, it seals all data keys with the first key of
+// to. Replicas go on working meanwhile. A rotation that was interrupted is
 // simply started again.
 func (s *Secrets) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotation, err error) {
 	if s.master == nil {
@@ -76,15 +77,32 @@ func (s *Secrets) beginRotation(ctx context.Context, to *vault.Master) (id int64
 				return 0, err
 			}
 		}
-		key, err := makeDataKey(ctx, tx, sealer)
+		key, err := makeDataKey(ctx, tx, sealer, forSecrets)
 		if err != nil {
 			return 0, err
 		}
 		s.keyring.add(key)
+		if err := s.rotatePayloadKey(ctx, tx, sealer); err != nil {
+			return 0, err
+		}
 		return key.ID, audit.Write(ctx, tx, pg.Everybody, audit.Change{
 			Action: audit.SecretRotate, After: rotationShot{DataKey: key.ID, MasterKey: to != nil},
 		})
 	})
+}
+
+// rotatePayloadKey makes a new data key for payloads, if there is one. What is sealed stays as it is, and the key that
+// opens it stays.
+func (s *Secrets) rotatePayloadKey(ctx context.Context, tx *pg.Tx, sealer *vault.Master) error {
+	latest, err := s.latestPayloadKey(ctx, tx)
+	if err != nil || latest == 0 {
+		return err
+	}
+	key, err := makeDataKey(ctx, tx, sealer, forPayloads)
+	if err == nil {
+		s.keyring.add(key)
+	}
+	return err
 }
 
 func (s *Secrets) resealAll(ctx context.Context, tx pgx.Tx, to *vault.Master) error {
@@ -159,7 +177,7 @@ func (s *Secrets) reencryptBatch(
 // dropDataKeys waits for them, and re-encrypts what they wrote before it drops the key.
 func (s *Secrets) dropDataKeys(ctx context.Context, before int64) (dropped int, err error) {
 	err = s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		const old = `number < (SELECT number FROM punctual.data_keys WHERE id = $1)`
+		const old = `NOT payloads AND number < (SELECT number FROM punctual.data_keys WHERE id = $1)`
 		if err := pg.Exec(ctx, tx, `
 			SELECT FROM punctual.data_keys WHERE `+old+` ORDER BY number FOR UPDATE`, before); err != nil {
 			return fmt.Errorf("locking the earlier data keys: %w", err)

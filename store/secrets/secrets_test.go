@@ -354,6 +354,32 @@ func TestTheVaultOpensWithItsOwnMasterKeyOnly(t *testing.T) {
 	}
 }
 
+// Payloads are encrypted only by a process that can open them. One that cannot open what is encrypted does not serve.
+func TestPayloadsNeedTheirMasterKey(t *testing.T) {
+	c := NewFixture(t)
+	opens := func(when string, master *vault.Master, seals bool, want error) {
+		t.Helper()
+		s := OpenStore(t, store.Options{DatabaseURL: c.Options.DatabaseURL, MaxConns: 2, Master: master})
+		if err := s.Secrets.OpenPayloads(t.Context(), seals); !errors.Is(err, want) {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	opens("nothing is encrypted, nor to be", nil, false, nil)
+	opens("no key", nil, true, secrets.ErrNoMaster)
+	if n := c.Count(`SELECT count(*) FROM punctual.data_keys WHERE payloads`); n != 0 {
+		t.Errorf("%d keys are made without need", n)
+	}
+	for range 2 {
+		opens("its own", c.Options.Master, true, nil)
+	}
+	if n := c.Count(`SELECT count(*) FROM punctual.data_keys WHERE payloads`); n != 1 {
+		t.Errorf("there are %d keys", n)
+	}
+	opens("no key, and there are payloads", nil, false, secrets.ErrNoMaster)
+	opens("another", pgtest.Master(t), false, vault.ErrMaster)
+	opens("switched off", c.Options.Master, false, nil)
+}
+
 // A new tenant has its signing secret, so that its first callbacks wait for no commit. A first secret is nothing that a
 // replica could have to forget.
 func TestANewTenantHasItsSigningSecret(t *testing.T) {
