@@ -41,24 +41,26 @@ func (s *Store) RetryAside(ctx context.Context, kind aside.Kind, id uuid.UUID) (
 	return shown, err
 }
 
-// DropAside gives up something that was set aside: it ends as far as that can be written. What has no end of its own,
-// such as the slot of a job, is changed by its job; then ErrState says how.
+// DropAside gives up something that was set aside: it ends as far as that can be written, and is forgotten only then.
+// What has no end of its own, such as the slot of a job, is changed by its job; then ErrState says how.
 func (s *Store) DropAside(ctx context.Context, kind aside.Kind, id uuid.UUID) error {
 	end, can := s.ends()[kind]
 	if !can {
 		return fmt.Errorf("%w: pause, change or delete the job in place of dropping its %s", pg.ErrState, kind)
 	}
-	var item aside.Item
-	err := s.DB.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
-		if item, err = aside.Drop(ctx, tx, kind, id); err != nil {
+	item, err := aside.Get(ctx, s.DB.Callers, kind, id)
+	if err != nil {
+		return err
+	}
+	if err := end(ctx, item); err != nil {
+		return fmt.Errorf("the %s cannot be given up, and stays set aside: %w", kind, err)
+	}
+	return s.DB.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		if err := aside.Drop(ctx, tx, kind, id); err != nil {
 			return err
 		}
 		return audit.Write(ctx, tx, item.Tenant, audit.Change{Action: audit.AsideDrop, Name: nameOf(item), Job: item.Job})
 	})
-	if err != nil {
-		return err
-	}
-	return end(ctx, item)
 }
 
 func nameOf(i aside.Item) string { return fmt.Sprint(i.Kind, " ", i.ID) }

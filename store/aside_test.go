@@ -7,25 +7,93 @@ import (
 	"github.com/google/uuid"
 
 	. "punctual/internal/storetest"
+	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/aside"
+	"punctual/store/letters"
 )
 
-// An operator gives up what fails each time, as far as it has an end of its own.
+// An operator gives up what fails each time, as far as it has an end of its own. (The end of an event was refused by
+// a constraint, after its record had been forgotten.)
 func TestWhatIsSetAsideIsGivenUp(t *testing.T) {
+	const statusOf = `SELECT concat_ws(' ', status, reason) FROM punctual.runs WHERE id = $1`
+	for _, kind := range []struct {
+		aside.Kind
+		of          func(c Replica) uuid.UUID
+		state, want string // SQL for what has become of the item, and what it is then
+	}{
+		{aside.Outcome, func(c Replica) uuid.UUID { return c.Manual("job").RunID }, statusOf, "dead poison"},
+		{aside.Run, func(c Replica) uuid.UUID {
+			c.Create("job", Never)
+			return c.Trigger("job").ID
+		}, statusOf, "cancelled cancelled_by_user"},
+		{aside.Workflow, func(c Replica) uuid.UUID {
+			c.Create("flow", Never, Steps("a"))
+			return c.StartWorkflow("flow", "").RunID
+		}, `SELECT reason::text FROM punctual.runs WHERE id = $1`, "cancelled_by_user"},
+		{
+			aside.Event, func(c Replica) uuid.UUID {
+				c.Create("job", On("arrived", ""))
+				return c.Emit("arrived", `{}`).ID
+			}, `SELECT concat_ws(' ', 'made', made, CASE WHEN ended_at IS NOT NULL AND turn_at IS NULL THEN 'ended' END)
+				FROM punctual.events WHERE id = $1`, "made 0 ended",
+		},
+		{aside.Operation, func(c Replica) uuid.UUID {
+			c.Create("job", Never)
+			c.Die("job", 1)
+			return c.Start(letters.BulkRequest{Kind: letters.OperationReplay}).ID
+		}, `SELECT state FROM punctual.operations WHERE id = $1`, "failed"},
+		{aside.Notice, func(c Replica) uuid.UUID {
+			job := c.Create("job", Never, Notify(Hook, domain.EventDead))
+			c.Die("job", 1)
+			c.WantCount(1, "notices", `SELECT count(*) FROM punctual.notices`)
+			return job.ID
+		}, `SELECT count(*)::text FROM punctual.notices WHERE job_id = $1`, "0"},
+		{aside.Recipient, func(c Replica) uuid.UUID {
+			c.Create("job", Never, Notify(Hook, domain.EventDead))
+			c.Die("job", 1)
+			c.Tell()
+			return Value[uuid.UUID](c.Fixture, `SELECT id FROM punctual.notice_lines WHERE due_at IS NOT NULL`)
+		}, `SELECT count(due_at)::text FROM punctual.notice_lines WHERE id = $1`, "0"},
+		{aside.Recipient, func(c Replica) uuid.UUID {
+			c.Create("job", Never, Notify(Hook, domain.EventSucceeded))
+			c.FinishAndRelease(Succeeded(c.Begun("job")))
+			return Value[uuid.UUID](c.Fixture, `SELECT line_id FROM punctual.lifecycle_events`)
+		}, `SELECT count(*)::text FROM punctual.lifecycle_events WHERE line_id = $1`, "0"},
+	} {
+		t.Run(string(kind.Kind), func(t *testing.T) {
+			c := NewReplica(t)
+			ctx := t.Context()
+			id := kind.of(c)
+			set := aside.Item{Kind: kind.Kind, ID: id, Tenant: c.Tenant}
+			if !c.Aside.Put(ctx, set, errors.New("refused")) {
+				t.Fatal("it could not be set aside")
+			}
+			shown, err := c.RetryAside(ctx, kind.Kind, id)
+			if err != nil || shown.ID != id || shown.Reason != "refused" {
+				t.Errorf("tried again: %+v, error %v", shown, err)
+			}
+			c.Must(c.DropAside(ctx, kind.Kind, id))
+			if is := Value[string](c.Fixture, kind.state, id); is != kind.want {
+				t.Errorf("it is %q, want %q", is, kind.want)
+			}
+			c.WantCount(0, "items are set aside", `SELECT count(*) FROM punctual.set_aside`)
+			WantError(t, c.DropAside(ctx, kind.Kind, id), store.ErrNotFound)
+		})
+	}
+}
+
+// An item is forgotten only once it has ended: else it would be set aside anew, as if nobody had decided.
+func TestWhatCannotBeGivenUpStaysSetAside(t *testing.T) {
 	c := NewReplica(t)
-	ctx := t.Context()
 	a := c.Manual("job")
-	c.Aside.PutRun(ctx, aside.Outcome, a.RunID, errors.New("refused"))
-	shown, err := c.RetryAside(ctx, aside.Outcome, a.RunID)
-	if err != nil || shown.ID != a.RunID || shown.Reason != "refused" || OrEmpty(shown.Job) != "job" {
-		t.Errorf("tried again: %+v, error %v", shown, err)
+	c.Aside.PutRun(t.Context(), aside.Outcome, a.RunID, errors.New("refused"))
+	mend := c.Before("INSERT", "dead_letters", `RAISE EXCEPTION 'refused';`)
+	if err := c.DropAside(t.Context(), aside.Outcome, a.RunID); err == nil {
+		t.Error("it was given up")
 	}
-	c.Must(c.DropAside(ctx, aside.Outcome, a.RunID))
-	if run := c.Run(a.RunID); run.Status != "dead" || OrEmpty(run.Reason) != "poison" {
-		t.Errorf("the run is %s, %s", run.Status, OrEmpty(run.Reason))
-	}
-	c.WantCount(0, "items are set aside", `SELECT count(*) FROM punctual.set_aside`)
-	WantError(t, c.DropAside(ctx, aside.Outcome, a.RunID), store.ErrNotFound)
-	WantError(t, c.DropAside(ctx, aside.Slot, uuid.New()), store.ErrState)
+	c.WantCount(1, "items are set aside", `SELECT count(*) FROM punctual.set_aside`)
+	mend()
+	c.Must(c.DropAside(t.Context(), aside.Outcome, a.RunID))
+	WantError(t, c.DropAside(t.Context(), aside.Slot, uuid.New()), store.ErrState)
 }

@@ -54,16 +54,22 @@ func (a *Aside) Counts(ctx context.Context) (map[Kind]int, error) {
 // Retry has an item tried again at once. It returns the item, and pg.ErrNotFound if it is not set aside.
 func Retry(ctx context.Context, tx *pg.Tx, kind Kind, id uuid.UUID) (Item, error) {
 	tx.Ask(Chore)
-	return one(ctx, tx, `UPDATE punctual.set_aside SET retry_at = now() WHERE kind = $1 AND item = $2`, kind, id)
+	if err := pg.Exec(ctx, tx, `UPDATE punctual.set_aside SET retry_at = now() WHERE kind = $1 AND item = $2`,
+		string(kind), id); err != nil {
+		return Item{}, err
+	}
+	return Get(ctx, tx, kind, id)
 }
 
-// Drop forgets an item: nothing is tried any more. It returns the item, and pg.ErrNotFound if it is not set aside.
-func Drop(ctx context.Context, tx *pg.Tx, kind Kind, id uuid.UUID) (Item, error) {
-	return one(ctx, tx, `DELETE FROM punctual.set_aside WHERE kind = $1 AND item = $2`, kind, id)
+// Drop forgets an item: it is tried no more.
+func Drop(ctx context.Context, tx *pg.Tx, kind Kind, id uuid.UUID) error {
+	return pg.Exec(ctx, tx, `DELETE FROM punctual.set_aside WHERE kind = $1 AND item = $2`, string(kind), id)
 }
 
-func one(ctx context.Context, tx *pg.Tx, sql string, kind Kind, id uuid.UUID) (Item, error) {
-	item, err := pg.One(ctx, tx, pgx.RowToStructByPos[Item], sql+` RETURNING kind, item, tenant,
-		coalesce(job_id, '00000000-0000-0000-0000-000000000000')`, string(kind), id)
+// Get returns an item, and pg.ErrNotFound if it is not set aside.
+func Get(ctx context.Context, q pg.Querier, kind Kind, id uuid.UUID) (Item, error) {
+	item, err := pg.One(ctx, q, pgx.RowToStructByPos[Item], `
+		SELECT kind, item, tenant, coalesce(job_id, '00000000-0000-0000-0000-000000000000')
+		FROM punctual.set_aside WHERE kind = $1 AND item = $2`, string(kind), id)
 	return item, pg.Found(err, "%s %s among what is set aside", kind, id)
 }
