@@ -109,7 +109,7 @@ func TestRunsOfADeletedJobStay(t *testing.T) {
 	run := s.do("POST", "/v1/jobs/n/trigger", "").want(202).fields()["id"]
 	s.do("DELETE", "/v1/jobs/n", "").want(204)
 	s.do("GET", "/v1/jobs/"+id, "").want(404)
-	for _, path := range []string{"/v1/jobs/" + id + "/runs", "/v1/runs?job_id=" + id, "/v1/runs"} {
+	for _, path := range []string{"/v1/jobs/" + id + "/runs", "/v1/runs?job_id=" + id, "/v1/runs?job=" + id, "/v1/runs"} {
 		data := s.items(path)
 		if len(data) != 1 || data[0]["id"] != run {
 			t.Errorf("%s: %v", path, data)

@@ -140,7 +140,7 @@ func (f RunFilters) filter() (runs.Filter, error) {
 }
 
 type listRunsInput struct {
-	Job   string `query:"job" maxLength:"128" doc:"Only runs of this job: its id or name. The job must not be deleted."`
+	Job   string `query:"job" maxLength:"128" doc:"Only runs of this job: its id or name. A deleted job is found by its id only."`
 	JobID string `query:"job_id" format:"uuid" doc:"Only runs of the job with this id. The job may be deleted."`
 	Cause string `query:"caused_by" format:"uuid" doc:"Only runs that this run or event triggered."`
 	RunFilters
@@ -151,9 +151,13 @@ func (s *server) listRuns(ctx context.Context, tenant int32, in *listRunsInput) 
 	if err != nil {
 		return nil, err
 	}
-	filter.Job = in.Job
 	if filter.JobID, err = optionalID("query.job_id", in.JobID, "must be the id of a job"); err != nil {
 		return nil, err
+	}
+	if id, err := parseID(in.Job); err == nil && filter.JobID == nil {
+		filter.JobID = &id // as under /v1/jobs/{job}/runs: the job may be deleted
+	} else {
+		filter.Job = in.Job
 	}
 	if filter.Cause, err = optionalID("query.caused_by", in.Cause, "must be the id of a run or event"); err != nil {
 		return nil, err

@@ -79,6 +79,8 @@ func TestReadSaysWhatIsWrong(t *testing.T) {
 		{"{\n\"name\": \"a\" \"b\"}", "did not find expected ','"},
 		{"name: a\nx: &x [*x]", "contains itself"},
 		{"name: a\nx: .inf", "+Inf"},
+		{"name: a\nx:\n  y: [010]", "line 3: 010 is octal to some programs and decimal to others: write it without the zero, or in quotes"},
+		{"name: a\nx: -08", "line 2: -08 is"},
 		{"name: a\n? [x]\n: y", "invalid map key"},
 	} {
 		_, err := Read([]byte(test.text))

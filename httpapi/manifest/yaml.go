@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -147,12 +148,19 @@ func merge(fields map[string]any, defaults []any) {
 	}
 }
 
+// ambiguous is a number that YAML 1.1 reads as octal, and YAML 1.2 and people as decimal.
+var ambiguous = regexp.MustCompile(`^[-+]?0[0-9_]+$`)
+
 // scalar keeps numbers and instants as they are written: 1.0 stays 1.0, and 2026-12-01 does not become a time.
 func scalar(n *yaml.Node) (v any, err error) {
 	switch n.ShortTag() {
 	case "!!null":
 		return nil, nil
 	case "!!bool", "!!int", "!!float":
+		if ambiguous.MatchString(n.Value) {
+			return nil, fmt.Errorf("line %d: %s is octal to some programs and decimal to others: "+
+				"write it without the zero, or in quotes", n.Line, n.Value)
+		}
 		if json.Valid([]byte(n.Value)) {
 			return json.RawMessage(n.Value), nil
 		}

@@ -93,6 +93,8 @@ func (t *translator) read(text string, n int, years bool) {
 	}
 	if day, weekday := *t.at(dayOfMonth), *t.at(dayOfWeek); years && !all(day) && !all(weekday) {
 		t.fail(dayOfMonth, "this dialect refuses both day fields at once: one of them must be ?")
+	} else if aws := years && n == 5; aws && day == "?" && weekday == "?" {
+		t.fail(dayOfMonth, "this dialect refuses ? in both day fields: only one of them may be ?")
 	}
 	for field := 6 - n; field < 6; field++ {
 		items := strings.Split(*t.at(field), ",")

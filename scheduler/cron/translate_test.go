@@ -55,6 +55,7 @@ func TestTranslations(t *testing.T) {
 		{"kubernetes", "0 0 L * *", "Kubernetes has no such day"},
 		{"kubernetes", "0 0 * * 7", "Kubernetes has no such day"},
 		{"aws", "cron(0 10 1 * 2 *)", "one of them must be ?"},
+		{"aws", "cron(0 7 ? */3 ? *)", "only one of them may be ?"},
 		{"celery", "* * * * *", "quartz, spring, kubernetes, aws"},
 	} {
 		if ours, err := Translate(c.dialect, c.theirs); err == nil || !strings.Contains(err.Error(), c.says) {
