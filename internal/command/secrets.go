@@ -46,7 +46,7 @@ func (c *rotate) Run(ctx context.Context, log *slog.Logger) error {
 // masterKey holds the master key, which encrypts the data keys of secrets. No flag holds the key itself: other users
 // could read it in the list of processes.
 type masterKey struct {
-	MasterKeyFile string `type:"path" placeholder:"FILE" help:"File with the master key that encrypts secrets, and payloads with --encrypt-payloads. Give every replica the same. The key is 32 bytes in base64, as printed by 'openssl rand -base64 32'. Further lines may hold earlier keys: the first key encrypts, all of them decrypt. Alternative: the key itself in PUNCTUAL_MASTER_KEY."`
+	MasterKeyFile string `type:"path" placeholder:"FILE" help:"File with the master key that encrypts secrets, and payloads where they are to be encrypted. Give every replica the same. The key is 32 bytes in base64, as printed by 'openssl rand -base64 32'. Further lines may hold earlier keys: the first key encrypts, all of them decrypt. Alternative: the key itself in PUNCTUAL_MASTER_KEY."`
 }
 
 // ifGiven returns the master key; nil: none was given.
