@@ -24,7 +24,7 @@ type Triggered struct {
 	Pending  uuid.UUID `json:"run" format:"uuid" doc:"Of a dated run only: the id that the run will have. Another one when it is moved."`
 	Created  bool      `json:"created" doc:"Of a dated run only. false: a run with the key was pending."`
 	Replaced bool      `json:"replaced" doc:"Of a dated run only: whether a pending run was moved."`
-	Outdated bool      `json:"outdated" doc:"Of a dated run only. true: nothing was written, because a run with the key and a sequence as high was claimed or cancelled in the last day."`
+	Outdated bool      `json:"outdated" doc:"true: nothing was written: a dated run with the key and a sequence as high left in the last day."`
 }
 
 // TransformSchema says that an answer has some of the fields.

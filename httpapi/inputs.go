@@ -188,7 +188,7 @@ func optionalID(at, text, want string) (*uuid.UUID, error) {
 // TriggerInput is the optional body of a trigger.
 type TriggerInput struct {
 	DatedInput
-	Body    json.RawMessage   `json:"body,omitempty" doc:"Replaces the body of the job's target for this run. It has the same form, but nothing in it is filled in: it is data. It is sent whatever the method, also with GET. At most 64 levels deep. Of a job with steps: what they are sent as input. Absent: the body of the job's target; of a job with steps, none."`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"Replaces the body of the job's target for this run. It has the same form, but nothing in it is filled in: it is data. GET sends it, too. At most 64 levels deep. Of a job with steps: what they are sent as input. Absent: the body of the job's target; of a job with steps, none."`
 	Headers map[string]string `json:"headers,omitempty" doc:"Replaces the headers of the job's target for this run. Nothing in them is filled in. Not for a job with steps. Absent: the headers of the job's target."`
 }
 

@@ -74,7 +74,7 @@ type Dated struct {
 	DueAt    time.Time `json:"due_at" doc:"When it is due." example:"2026-12-01T16:00:00Z"`
 	Created  bool      `json:"created" doc:"false: a run with the key was pending." example:"true"`
 	Replaced bool      `json:"replaced" doc:"Whether that run was moved." example:"false"`
-	Outdated bool      `json:"outdated" doc:"Nothing was written: a run with the key and a sequence as high, run, was claimed or cancelled in the last day." example:"false"`
+	Outdated bool      `json:"outdated" doc:"Nothing was written: run, with a sequence as high, left in the last day." example:"false"`
 }
 
 // TriggerAt makes a dated run of a job, whatever the job's schedule says. Until it is claimed it has no row in runs.
