@@ -12,7 +12,8 @@ import (
 )
 
 // With the policy queue all runs of a job wait at its gate, and pass it one at a time, the oldest first. So do the runs
-// of missed slots under fire_all, whatever the policy. Under allow they alone pass the gate, which is open to all others.
+// of missed slots under fire_all, whatever the policy. Under allow they alone pass the gate, which is open to all
+// others.
 
 // line is how the runs of a job stand that go in order: with the policy queue all, and else those of missed slots.
 type line struct {

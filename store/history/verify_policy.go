@@ -25,7 +25,8 @@ const selectPolicies = `
 SELECT v.job_id, v.version, v.valid_from, coalesce(v.definition ->> 'concurrency_policy', ''),
        coalesce(v.definition ->> 'completion', ''), v.definition -> 'steps' IS NOT NULL,
        coalesce(v.definition #>> '{schedule,cron}', v.definition #>> '{schedule,every}',
-                v.definition #>> '{schedule,at}', v.definition #>> '{schedule,delay}') IS NOT NULL, coalesce(v.definition #>> '{missed,tolerance}', '')
+                v.definition #>> '{schedule,at}', v.definition #>> '{schedule,delay}') IS NOT NULL,
+       coalesce(v.definition #>> '{missed,tolerance}', '')
 FROM punctual.job_versions v
 WHERE v.job_id = ANY($1::uuid[])
 ORDER BY v.job_id, v.version`

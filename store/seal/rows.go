@@ -15,7 +15,7 @@ func OrNull(to **string) any { return shownOrNull{to} }
 
 type shownOrNull struct{ to **string }
 
-func (o shownOrNull) null() error {
+func (o shownOrNull) null() error { //nolint:unparam // as scanned has it
 	*o.to = nil
 	return nil
 }
@@ -51,7 +51,7 @@ func NoticeOf[T any](to **T) any { return noticeOf[T]{to} }
 
 type noticeOf[T any] struct{ to **T }
 
-func (n noticeOf[T]) null() error {
+func (n noticeOf[T]) null() error { //nolint:unparam // as scanned has it
 	*n.to = nil
 	return nil
 }
@@ -76,7 +76,7 @@ func (t *Tried) null() error {
 	return nil
 }
 
-func (t *Tried) take(s *Sealer, stored []byte) error {
+func (t *Tried) take(s *Sealer, stored []byte) error { //nolint:unparam // as scanned has it
 	t.Body, t.Err = s.OpenBody(stored)
 	return nil
 }

@@ -44,7 +44,7 @@ func (p *payloadKeys) Sealing() (*vault.DataKey, error) {
 	}
 	key, err := p.Opening(latest)
 	if err != nil && last != nil {
-		return last, nil //nolint:nilerr // it is as good, and the next payload asks again
+		return last, nil // it is as good, and the next payload asks again
 	}
 	if err == nil {
 		p.sealing.Store(key)
