@@ -20,6 +20,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
 	"punctual/store/jobs"
+	"punctual/store/seal"
 )
 
 // Replica is a replica with a database of its own.
@@ -290,10 +291,12 @@ func (c Fixture) Connect() *pgx.Conn {
 	return conn
 }
 
-// Transaction begins a transaction beside those of the store.
+// Transaction begins a transaction on a connection of its own, which seals and opens payloads as those of the store do.
 func (c Fixture) Transaction() pgx.Tx {
 	c.T.Helper()
-	tx, err := c.Connect().Begin(c.T.Context())
+	conn := c.Connect()
+	(*seal.Sealer)(nil).Register(conn)
+	tx, err := conn.Begin(c.T.Context())
 	Must(c.T, err)
 	return tx
 }
