@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"punctual/httpapi"
 	"punctual/httpapi/client"
 	"punctual/httpapi/problem"
@@ -124,8 +126,8 @@ func decoded(raw []byte) (value any) {
 // changedJSON returns the request that changes one definition into another: a patch, or a replacement where a patch
 // cannot say it.
 func changedJSON(before, after string) (method string, body json.RawMessage) {
-	if !json.Valid([]byte(after)) {
-		return http.MethodPut, json.RawMessage(after) // write says where it ceases to be JSON
+	if !jsontext.Value(after).IsValid() { // also if a member appears twice, which a patch cannot say
+		return http.MethodPut, json.RawMessage(after) // write or the API says what is wrong
 	}
 	patch, lost := changed(decoded([]byte(before)), decoded([]byte(after)))
 	if lost || patch[0] != '{' {

@@ -296,7 +296,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 				return err
 			}
 			w.key.Step = w.Step
-			if plain {
+			if plain && c.claims.db.Seals() {
 				c.unsealed.add(w.RunID, w.Body, headers)
 			}
 			if headers != nil {
@@ -476,7 +476,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	}
 	var b pgx.Batch
 	c.dated.write(&b)
-	c.unsealed.seal(&b, c.claims.db.Seals())
+	c.unsealed.seal(&b)
 	if err := c.overlaps.write(ctx, c.conn, &b); err != nil {
 		return err
 	}

@@ -19,9 +19,8 @@ func (p *unsealed) add(run uuid.UUID, body []byte, headers seal.JSON) {
 	p.runs, p.bodies, p.headers = append(p.runs, run), append(p.bodies, body), append(p.headers, headers)
 }
 
-// seal seals them, if payloads are to be sealed.
-func (p *unsealed) seal(b *pgx.Batch, on bool) {
-	if !on || len(p.runs) == 0 {
+func (p *unsealed) seal(b *pgx.Batch) {
+	if len(p.runs) == 0 {
 		return
 	}
 	dayOfRuns(p.runs).queue(b, `
