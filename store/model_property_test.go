@@ -32,7 +32,7 @@ const (
 	modelAfter    = 3 // max_backoff, which a Retry-After asks for
 	modelSilence  = 1 // heartbeat_timeout
 	modelDuration = 3 // max_duration
-	modelParked   = 2 // until a run at its gate is looked at again
+	modelParked   = 2 // until a run at its gate or limit is looked at again
 )
 
 // modelEvent is something that happens. Each kind uses some of the fields.
@@ -222,9 +222,9 @@ func (l *lived) do(e modelEvent) string {
 	}
 	l.model = after
 	for _, r := range after.runs {
-		if r.parked { // a claim that finds it at its gate again puts it off at random
-			l.Exec(`UPDATE punctual.ready SET due_at = now() + $2::interval WHERE run_id = $1 AND at_gate`,
-				r.id, time.Duration(r.ready-after.now)*time.Hour)
+		if r.parked || r.atLimit && r.ready > after.now { // a claim puts it off at random
+			l.Exec(`UPDATE punctual.ready SET due_at = now() + $2::interval
+				WHERE run_id = $1 AND (at_gate OR at_limit IS NOT NULL)`, r.id, time.Duration(r.ready-after.now)*time.Hour)
 		}
 		if before.run(r.id) == nil {
 			l.call(r.id, fmt.Sprintf("run%d", len(after.runs)))

@@ -165,7 +165,17 @@ func transition(m model, e modelEvent) (after model, err error) {
 		}
 		m.cancel(r.job, domain.ReasonCancelled, e.run)
 	}
+	m.makeRoom()
 	return m, err
+}
+
+// makeRoom sets due what the limit has room for.
+func (m *model) makeRoom() {
+	for _, r := range m.runs {
+		if r.atLimit && (m.limit == 0 || m.holders()+m.ahead(r) < m.limit) {
+			r.ready = min(r.ready, m.now)
+		}
+	}
 }
 
 // run returns a run, or nil.
@@ -499,7 +509,7 @@ func (e modelEvent) claims(m *model) {
 		gates[i], expired[i] = m.facing(i)
 	}
 	for _, r := range m.runs {
-		if m.frozen != "" || !r.inReady || r.accepted || r.ready > m.now && !r.atLimit ||
+		if m.frozen != "" || !r.inReady || r.accepted || r.ready > m.now ||
 			(e.do == "claim ordered") != (r.trigger == domain.TriggerReplay) {
 			continue
 		}
@@ -517,7 +527,7 @@ func (e modelEvent) claims(m *model) {
 			pg.CompareIDs(l.first, id) < 0):
 			m.park(r, l)
 		case m.jobs[r.job].limited && !r.holds && m.limit > 0 && holders+m.ahead(r) >= m.limit:
-			if r.atLimit, r.parked = true, false; undecided[id] {
+			if r.atLimit, r.parked, r.ready = true, false, m.now+modelParked; undecided[id] {
 				g.waiting, m.jobs[r.job].waiting = id, id
 			}
 		default:
