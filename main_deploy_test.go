@@ -259,6 +259,7 @@ var firing = map[string][]string{
 		`punctual_open_dead_letters{tenant="a"} 0+1x180`, `punctual_frozen{tenant=""} 0x180`,
 		`punctual_open_dead_letters{tenant="had-none"} _x170 11x10`,
 	},
+	"PunctualRunsDropped":        {`punctual_dropped_runs_total 0+1x180`},
 	"PunctualJobsOverlapping":    {`punctual_overlapping_jobs{tenant="a"} 1x180`},
 	"PunctualReplicaLost":        {`punctual_recovered_runs_total 0x175 1x5`},
 	"PunctualReplicaLacks":       {`punctual_replica_shortages_total{instance="a",lacks="ports"} 0x175 1x5`},
@@ -283,6 +284,7 @@ var quiet = []string{
 	`punctual_clock_offset_seconds{instance="a"} 0.1x180`, `punctual_partition_days_ahead 7x180`,
 	`punctual_on_time_total{tenant="a",ok="true"} 0+10000x180`, `punctual_on_time_total{tenant="a",ok="false"} 0+1x180`,
 	`punctual_notices_total{result="delivered"} 0+1x180`, `punctual_archive_waiting_seconds 3600x180`, `punctual_frozen{tenant=""} 0x180`,
+	`punctual_dropped_runs_total 0x170 9x10`,
 }
 
 // Prometheus itself evaluates the rules: each alarm fires by its series, and it alone; by others none does.

@@ -38,6 +38,10 @@ var scenes = []scene{
 				[]string{"PunctualDeadLettersGrow", "PunctualRunsDead"},
 				"a target answers 410 to all runs of twelve jobs, and no dead letter was open", allGone,
 			},
+			{
+				[]string{"PunctualRunsDropped"},
+				"thirty events come for a job under `forbid`, and a run of it is not over", notTaken,
+			},
 			{[]string{"PunctualHostHeldBack"}, "a target refuses connections", unreachable},
 			{[]string{"PunctualNoticesUndelivered"}, "a recipient of notices answers 400", refusing},
 			{
@@ -180,6 +184,20 @@ func allGone(s *site) (end func()) {
 		}
 		s.call("POST", "/v1/dead-letters/resolve", map[string]any{"filter": map[string]any{}})
 	}
+}
+
+func notTaken(s *site) (end func()) {
+	s.w.Script("/busy", Answer{Hang: true})
+	s.create(job("busy", s.w.URL+"/busy", process.JobSpec{
+		"schedule": map[string]any{"event": "paid"}, "concurrency_policy": "forbid", "timeout": "5m",
+	}))
+	emit := func() { s.call("POST", "/v1/events/paid", map[string]any{"body": map[string]any{}}) }
+	emit()
+	await(s, "the run", func() bool { return len(s.w.At("/busy")) == 1 })
+	for range 30 {
+		emit()
+	}
+	return func() { s.w.Release("/busy") }
 }
 
 func allKilled(s *site) (end func()) {
