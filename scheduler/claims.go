@@ -147,9 +147,6 @@ func (t *ticker) claimBatch(ctx context.Context, of domain.Work, c Claim) (batch
 		t.s.heart.leases.empty(c.Lease)
 	}
 	t.s.metrics.dropped.Add(float64(batch.Dropped))
-	if batch.Halted { // no heartbeat may have told of it yet
-		t.s.freezing.halt()
-	}
 	for _, tenant := range batch.Frozen {
 		t.s.admission.Limits.Freeze(tenant, of)
 	}

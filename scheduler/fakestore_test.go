@@ -40,7 +40,7 @@ type fakeStore struct {
 	signing   func() ([]credential.SigningKey, error)
 	limits    []admit.TenantLimits
 	frozen    *Freeze      // the freeze of the deployment
-	halted    bool         // the deployment was frozen after the last heartbeat
+	halted    bool         // the deployment is frozen, and no heartbeat says so
 	drawing   func() error // called before a draw
 	drawn     time.Time    // starts are used up until then
 	asks      []string     // the chores that a renewal names
@@ -145,7 +145,12 @@ func (f *fakeStore) NextDue(_ context.Context, queues LookInto, ahead bool) (Upc
 	time.Sleep(f.roundTrip)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	u := Upcoming{Now: f.now()}
+	u := Upcoming{Now: f.now(), Halted: f.halted || f.frozen != nil}
+	for _, l := range f.limits {
+		if l.Frozen {
+			u.Frozen = append(u.Frozen, l.Tenant)
+		}
+	}
 	f.looks = append(f.looks, u.Now)
 	if f.look != nil {
 		if err := f.look(); err != nil {

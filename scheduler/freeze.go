@@ -54,30 +54,22 @@ func (f Freeze) noted() string {
 // remindEvery is how often the log repeats that something is frozen.
 const remindEvery = 5 * time.Minute
 
-// freezing is what this replica knows of freezes and has logged of them. It only saves useless claims: each claim
-// checks for itself.
+// freezing is what this replica's heartbeats say of freezes, and what it has logged of them. Each claim checks for
+// itself, and each look of the tick loop.
 type freezing struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	halted  bool             // claiming anything is of no use
 	now     *Freeze          // the freeze of the deployment, as far as it is known
 	tenants map[int32]string // names of frozen tenants, by id
 	told    time.Time        // when the log last mentioned it
-}
-
-// halt records that a claim found the deployment frozen; the next heartbeat says more.
-func (f *freezing) halt() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.halted = true
 }
 
 // on reports whether the deployment is frozen.
 func (f *freezing) on() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.halted
+	return f.now != nil
 }
 
 // heed takes the freezes that a heartbeat reports, and logs changes.
@@ -90,7 +82,6 @@ func (f *freezing) heed(now *Freeze, limits []admit.TenantLimits) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.halted = now != nil
 	changed := (f.now == nil) != (now == nil) || now != nil && *f.now != *now
 	others := !maps.Equal(f.tenants, tenants)
 	if !changed && !others && (now == nil && len(tenants) == 0 || time.Since(f.told) < remindEvery) {

@@ -11,7 +11,7 @@ import (
 	"punctual/scheduler/admit"
 )
 
-func TestAFrozenReplicaNeitherClaimsNorLooks(t *testing.T) {
+func TestAFrozenReplicaClaimsNothingAndLooksEachSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
 		store.frozen = &Freeze{Since: store.now(), By: "somebody", Reason: FrozenAsked}
@@ -19,7 +19,7 @@ func TestAFrozenReplicaNeitherClaimsNorLooks(t *testing.T) {
 		start(t, store, newGatedDials(t, false).client, 10)
 		time.Sleep(10 * time.Minute)
 		if looks, claims := read(store, func() int { return len(store.looks) }),
-			read(store, func() int { return len(store.claims) }); looks != 0 || claims != 0 {
+			read(store, func() int { return len(store.claims) }); looks > 700 || claims != 0 {
 			t.Errorf("%d looks and %d claims in ten minutes", looks, claims)
 		}
 		store.set(func() { store.frozen = nil })
@@ -30,17 +30,80 @@ func TestAFrozenReplicaNeitherClaimsNorLooks(t *testing.T) {
 	})
 }
 
-// A claim may learn of the freeze before the heartbeat does.
-func TestAClaimThatIsHaltedIsNotTriedAgainBeforeTheNextHeartbeat(t *testing.T) {
+// Whoever ends a freeze, and wherever: each replica claims within a second. (It heard of it with a heartbeat, and then
+// slept on: up to three seconds.)
+func TestAnUnfreezeIsHeededWithinASecond(t *testing.T) {
+	for name, of := range map[string]struct{ freeze, unfreeze func(*fakeStore) }{
+		"of the deployment": {
+			func(f *fakeStore) { f.frozen = &Freeze{Since: f.now(), By: "somebody", Reason: FrozenAsked} },
+			func(f *fakeStore) { f.frozen = nil },
+		},
+		"of a tenant": {
+			func(f *fakeStore) { f.limits = []admit.TenantLimits{{Tenant: 1, Name: "noisy", Frozen: true}} },
+			func(f *fakeStore) { f.limits = nil },
+		},
+		"of a tenant with a limit": {
+			func(f *fakeStore) {
+				f.limits = []admit.TenantLimits{{Tenant: 1, Name: "noisy", Concurrent: 3, Frozen: true}}
+			},
+			func(f *fakeStore) { f.limits[0].Frozen = false },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newFakeStore()
+				noisy, _ := tenants(t)
+				of.freeze(store)
+				start(t, store, newGatedDials(t, false).client, 10)
+				for i := range 40 {
+					ended := store.ended()
+					store.add(1, noisy, 0)
+					time.Sleep(5*time.Second + time.Duration(i)*97*time.Millisecond)
+					if n := store.ended() - ended; n != 0 {
+						t.Fatalf("%d runs of somebody who is frozen", n)
+					}
+					store.set(func() { of.unfreeze(store) })
+					time.Sleep(1100 * time.Millisecond) // a request takes a while
+					if n := store.ended() - ended; n != 1 {
+						t.Errorf("%d runs have ended after a second, want 1", n)
+					}
+					store.set(func() { of.freeze(store) })
+					time.Sleep(3 * time.Second)
+				}
+			})
+		})
+	}
+}
+
+// What this replica itself unfreezes is claimed at once.
+func TestAnUnfreezeOfThisReplicaWakesTheLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		store.frozen = &Freeze{Since: store.now(), By: "somebody", Reason: FrozenAsked}
+		store.add(1, compiled(t, brief), -2*time.Second)
+		start(t, store, newGatedDials(t, false).client, 10)
+		time.Sleep(10*time.Second + 123*time.Millisecond)
+		at := store.now()
+		store.set(func() { store.frozen = nil })
+		store.wake <- struct{}{}
+		time.Sleep(2 * time.Second)
+		claims := read(store, func() []fakeClaim { return store.claims })
+		if len(claims) == 0 || claims[0].at.Sub(at) > 10*time.Millisecond {
+			t.Errorf("the claims are %v, want one at %s", claims, at)
+		}
+	})
+}
+
+// A claim may learn of the freeze before a look does.
+func TestAClaimThatIsHaltedIsNotTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
 		start(t, store, newGatedDials(t, false).client, 10)
-		time.Sleep(time.Second)
-		store.add(500, compiled(t, brief), 0)
+		store.add(500, compiled(t, brief), 1500*time.Millisecond)
+		time.Sleep(1400 * time.Millisecond) // the last look has seen the slots coming
 		store.set(func() { store.halted = true })
 		time.Sleep(time.Minute)
-		// The heartbeats of this store report no freeze. So each is followed by one try of at most two kinds of work.
-		if n := read(store, func() int { return len(store.claims) }); n < 1 || n > 2*40 {
+		if n := read(store, func() int { return len(store.claims) }); n < 1 || n > 4 {
 			t.Errorf("%d claims in a minute", n)
 		}
 	})

@@ -153,4 +153,6 @@ type Upcoming struct {
 	Ready    time.Time // the next run in ready; ordered runs are not counted
 	Ordered  time.Time // the next ordered run
 	Older    bool      // there are late slots: due for longer than OlderThan
+	Halted   bool      // the deployment is frozen
+	Frozen   []int32   // the frozen tenants, sorted
 }

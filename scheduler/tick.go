@@ -98,16 +98,18 @@ func (t *ticker) sleep(ctx context.Context, wait time.Duration, wake <-chan stru
 
 // tick looks and claims once. It returns how long to sleep, and what ends the sleep early.
 func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan struct{}, err error) {
-	if t.s.freezing.on() {
-		t.wantsLook = true
-		return domain.About(longestSleep), nil, nil
+	if !t.upcoming.Halted {
+		t.draw(ctx)
 	}
-	t.draw(ctx)
 	t.heedLimits()
 	if t.wantsLook || len(t.held) > 0 || time.Now().After(t.lookAt) {
 		if err := t.look(ctx); err != nil {
 			return 0, nil, err
 		}
+	}
+	if t.upcoming.Halted { // so an unfreeze is seen within a second, or when this replica has written it
+		t.wantsLook = true
+		return min(domain.About(longestSleep), longestSleep), nil, nil
 	}
 	if t.s.heart.watch.expired(time.Now()) {
 		return domain.About(longestSleep), nil, nil // other replicas may have taken over: start nothing new
@@ -245,7 +247,10 @@ func (t *ticker) look(ctx context.Context) error {
 	}
 	t.took = time.Since(asked)
 	t.s.clock.set(asked, upcoming.Now)
-	t.s.metrics.looked.Store(time.Now().UnixNano())
+	t.s.admission.Limits.Thaw(upcoming.Frozen)
+	if !upcoming.Halted {
+		t.s.metrics.looked.Store(time.Now().UnixNano())
+	}
 	if older {
 		t.olderAt = time.Now().Add(min(olderEvery, max(lookEvery, olderShare*t.took)))
 	} else {

@@ -184,8 +184,8 @@ func (l *Limits) holdBack(t *limited, of domain.Work, waits bool) {
 	}
 }
 
-// Freeze records that a claim found a tenant frozen. The tenant is held back until a heartbeat says that it is not
-// frozen any more.
+// Freeze records that a claim found a tenant frozen. The tenant is held back until a look or a heartbeat says that it
+// is not frozen any more.
 func (l *Limits) Freeze(tenant int32, of domain.Work) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,6 +196,16 @@ func (l *Limits) Freeze(tenant int32, of domain.Work) {
 	}
 	t.Frozen = true
 	l.holdBack(t, of, true)
+}
+
+// Thaw takes the tenants that are frozen now, sorted. Others are so no more.
+func (l *Limits) Thaw(frozen []int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, t := range l.tenants {
+		_, still := slices.BinarySearch(frozen, id)
+		t.Frozen = t.Frozen && still
+	}
 }
 
 // Saw takes the tenants that were found waiting for a kind of claim. Held-back tenants that are not among them wait

@@ -11,6 +11,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/store/aside"
+	"punctual/store/freeze"
 	"punctual/store/pg"
 )
 
@@ -57,7 +58,8 @@ func (s *Claims) onConn(ctx context.Context, pool *pg.Pool, work func(conn *pgx.
 // selectNextDue finds the next due time of each kind of work, in that kind's queues: slots ($1), runs that wait ($2)
 // and ordered runs ($4). It also reports whether there are late slots ($3). With $5 it ignores what is due already. It
 // passes over jobs ($6) and runs ($7) that are set aside. It begins with runs at a bound in each queue ($8 and $9), and
-// returns the oldest run of each. What is set aside, and an array of the chores of Soon that have work, follow.
+// returns the oldest run of each. What is set aside, an array of the chores of Soon that have work, and what is frozen
+// follow.
 const selectNextDue = `
 SELECT now(),
     (SELECT min(n.due) FROM unnest((SELECT $1::smallint[])) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
@@ -84,6 +86,8 @@ SELECT now(),
           AND job_id <> ALL((SELECT $6::uuid[])::uuid[])
         ORDER BY next_run_at LIMIT 1) n) IS NOT NULL, ` + aside.Known + `, `
 
+const whatIsFrozen = `, f.* FROM (` + freeze.SelectFrozen + `) f`
+
 // NextDue implements scheduler.Store.
 func (s *Claims) NextDue(ctx context.Context, queues scheduler.LookInto, ahead bool) (scheduler.Upcoming, error) {
 	var u scheduler.Upcoming
@@ -92,11 +96,11 @@ func (s *Claims) NextDue(ctx context.Context, queues scheduler.LookInto, ahead b
 	var known *string
 	var soon []string
 	waiting, bulk, began := &s.bounds[domain.WorkReady], &s.bounds[domain.WorkOrdered], time.Now()
-	if err := s.db.Runs.QueryRow(ctx, selectNextDue+s.options.Soon, pg.Prepared{}, queues[domain.WorkDue],
+	if err := s.db.Runs.QueryRow(ctx, selectNextDue+s.options.Soon+whatIsFrozen, pg.Prepared{}, queues[domain.WorkDue],
 		queues[domain.WorkReady], queues[domain.WorkLate], queues[domain.WorkOrdered], ahead,
 		s.sieves.due.over(s.aside), s.sieves.ready.over(s.aside),
 		waiting.begin(queues[domain.WorkReady], began), bulk.begin(queues[domain.WorkOrdered], began)).
-		Scan(&u.Now, &schedule, &ready, &ordered, &u.Older, &known, &soon); err != nil {
+		Scan(&u.Now, &schedule, &ready, &ordered, &u.Older, &known, &soon, &u.Halted, &u.Frozen); err != nil {
 		return scheduler.Upcoming{}, fmt.Errorf("looking for what is due next: %w", err)
 	}
 	s.aside.Learn(known)

@@ -70,7 +70,7 @@ func (s *Switch) Freeze(ctx context.Context, tenant int32, note string) (State, 
 }
 
 // Unfreeze ends a freeze. To unfreeze the Deployment also makes this database the one that runs are dispatched from.
-// Replicas learn of it within two seconds.
+// Replicas learn of it within a second.
 func (s *Switch) Unfreeze(ctx context.Context, tenant int32, note string) (State, error) {
 	err := s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if tenant != Deployment {

@@ -192,6 +192,28 @@ func TestDeadlinesWaitWhileFrozen(t *testing.T) {
 	}
 }
 
+// What the tick loop asks each second tells of freezes, so that no replica waits for a heartbeat.
+func TestALookTellsWhatIsFrozen(t *testing.T) {
+	c := NewReplica(t)
+	want := func(halted bool, frozen ...int32) {
+		t.Helper()
+		u, err := c.Claims.NextDue(t.Context(), scheduler.LookInto{{c.Queue}, {c.Queue}, {c.Queue}, {c.Queue}}, false)
+		if err != nil || u.Halted != halted || !slices.Equal(u.Frozen, frozen) {
+			t.Errorf("halted: %t, frozen: %d (%v), want %t and %d", u.Halted, u.Frozen, err, halted, frozen)
+		}
+	}
+	want(false)
+	c.Freeze(c.Tenant, "")
+	want(false, c.Tenant)
+	c.Freeze(freeze.Deployment, "")
+	want(true, c.Tenant)
+	c.Unfreeze(c.Tenant)
+	c.Exec(`UPDATE punctual.deployment SET frozen_at = NULL, frozen_by = NULL, frozen_note = NULL, frozen_reason = NULL`)
+	want(false)
+	c.Exec(`UPDATE punctual.deployment SET database_name = 'another'`)
+	want(true)
+}
+
 // The query for freezes scans no table.
 func TestTheLookAtFreezesIsByIndex(t *testing.T) {
 	c := ReplicaOnClone(t)

@@ -14,7 +14,7 @@ import (
 // committed, so awaitClaims sees it. A claim that begins after that, on any replica, finds the freeze.
 type Look struct {
 	All     bool    // the deployment is frozen, or this is a copy of the database that runs were dispatched from
-	tenants []int32 // the frozen tenants, sorted
+	Tenants []int32 // the frozen ones, sorted
 }
 
 // SelectFrozen selects what a Look holds.
@@ -25,12 +25,12 @@ FROM punctual.deployment d`
 
 // Queue queues the statement that reads a Look.
 func (f *Look) Queue(b *pgx.Batch) {
-	b.Queue(SelectFrozen, pg.Prepared{}).QueryRow(pg.IntoPlaces(&f.All, &f.tenants))
+	b.Queue(SelectFrozen, pg.Prepared{}).QueryRow(pg.IntoPlaces(&f.All, &f.Tenants))
 }
 
 // Leave reports whether a tenant is frozen, and notes it in the batch.
 func (f *Look) Leave(batch *domain.Batch, tenant int32) bool {
-	if _, is := slices.BinarySearch(f.tenants, tenant); !is {
+	if _, is := slices.BinarySearch(f.Tenants, tenant); !is {
 		return false
 	}
 	if !slices.Contains(batch.Frozen, tenant) {
