@@ -123,6 +123,12 @@ func TestAnEditWritesOnlyWhatWasChanged(t *testing.T) {
 	lastChange("missed.concurrency missed.policy")
 	b.post("/jobs/n/edit", filled(b.get("/jobs/n/edit"), "missed", "skip")...).want(303)
 	lastChange("missed.concurrency missed.policy")
+	b.post("/jobs/n/edit", filled(b.get("/jobs/n/edit"), "missed", "fire_all", "beside", "allow")...).want(303)
+	lastChange("missed.concurrency missed.policy")
+	form = b.get("/jobs/n/edit").want(200).shows("<option selected>allow</option>")
+	b.post("/jobs/n/edit", filled(form, "concurrency", "forbid")...).want(422).shows(`id="beside-fault"`, "concurrency_policy")
+	b.post("/jobs/n/edit", filled(form, "beside", "")...).want(303)
+	lastChange("missed.concurrency")
 }
 
 // The form has the limits that a job shares, the jobs that it triggers, and how many runs may wait.

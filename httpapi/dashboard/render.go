@@ -286,4 +286,5 @@ var closedLists = map[string]any{
 	"method":      []string{"POST", "GET", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"},
 	"concurrency": []string{"allow", "forbid", "replace", "wait", "queue"},
 	"missed":      []string{"skip", "fire_once", "fire_all"},
+	"beside":      []domain.MissedConcurrency{domain.MissedOneAtATime, domain.MissedAllow},
 }
