@@ -1023,7 +1023,8 @@ COMMENT ON COLUMN punctual.set_aside.kind IS
     'slot: the next slot of the job item. run: a waiting run. outcome: the end of an attempt of the run item. '
     'workflow: what follows in the workflow whose run is item. event: the runs that the event item makes. operation: '
     'work on many runs or jobs. pause: the end of the pause of the job item. dated: dated runs of the job item that no '
-    'longer fit it. notice: what is to be told of the job item. recipient: the messages of the notice line item.';
+    'longer fit it. notice: what is to be told of the job item. recipient: the messages of the notice line item, or '
+    'those about the step item, which waits for approval.';
 COMMENT ON COLUMN punctual.set_aside.item IS 'Its id.';
 COMMENT ON COLUMN punctual.set_aside.tenant IS 'Whose it is.';
 COMMENT ON COLUMN punctual.set_aside.job_id IS 'The job that it belongs to; null: none.';

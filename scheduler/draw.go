@@ -41,9 +41,8 @@ func (s *Scheduler) ask(ctx context.Context, wishes []admit.Wish) error {
 	ctx, cancel := context.WithTimeout(ctx, drawTimeout)
 	defer cancel()
 	allowances, err := s.store.Draw(ctx, s.replica.ID, wishes)
-	if err != nil {
-		return err
+	if err == nil || len(allowances) > 0 { // some may have been answered all the same
+		s.admission.Limits.Take(wishes, allowances)
 	}
-	s.admission.Limits.Take(wishes, allowances)
-	return nil
+	return err
 }

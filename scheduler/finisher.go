@@ -71,8 +71,12 @@ func (f *finisher) run(ctx context.Context) {
 			}
 			continue
 		case <-f.stuck.due():
-			if !f.write(ctx, f.stuck.take()) {
+			one, others := f.stuck.take(), len(f.stuck.outcomes)
+			if !f.write(ctx, one) {
 				return
+			}
+			if len(f.stuck.outcomes) == others {
+				f.stuck.written()
 			}
 			continue
 		}

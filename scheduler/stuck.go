@@ -44,6 +44,9 @@ func (s *stuck) take() []domain.Outcome {
 	return []domain.Outcome{first}
 }
 
+// written notes that one was written after all, so that the others are tried at once.
+func (s *stuck) written() { s.pause, s.timer = 0, time.After(0) }
+
 // leaveStuck tells of outcomes that this replica leaves to the recovery.
 func (f *finisher) leaveStuck() {
 	if n := len(f.stuck.outcomes); n > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,32 +27,46 @@ const (
 	choreReports = "reports"
 )
 
-// choresDue lists, for a heartbeat, the chores for which there is work now or in the next two seconds. So an idle
-// replica sends no other query for them.
-const choresDue = `
-array_remove(ARRAY[
-    CASE WHEN ` + claim.AnySilent + ` THEN '` + claim.ChoreSilent + `' END,
-    CASE WHEN ` + claim.WorkflowsDue + ` THEN '` + claim.ChoreWorkflows + `' END,
-    CASE WHEN ` + claim.AnyReport + ` THEN '` + choreReports + `' END,
-    CASE WHEN ` + jobs.AnyPauseOver + ` THEN '` + jobs.ChorePauses + `' END,
-    CASE WHEN ` + jobs.AnyDatedWork + ` THEN '` + jobs.ChoreDated + `' END,
-    CASE WHEN ` + events.Any + ` THEN '` + events.Chore + `' END,
-    CASE WHEN EXISTS (SELECT FROM punctual.operations WHERE state = 'running') THEN '` + letters.Chore + `' END,
-    CASE WHEN EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now())
+// asked are the chores for which a heartbeat asks: each has work if a condition in SQL is true.
+var asked = []struct{ chore, due string }{
+	{claim.ChoreSilent, claim.AnySilent},
+	{claim.ChoreWorkflows, claim.WorkflowsDue},
+	{choreReports, claim.AnyReport},
+	{jobs.ChorePauses, jobs.AnyPauseOver},
+	{jobs.ChoreDated, jobs.AnyDatedWork},
+	{events.Chore, events.Any},
+	{letters.Chore, `EXISTS (SELECT FROM punctual.operations WHERE state = 'running')`},
+	{scheduler.ChoreNotices, `EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now())
            OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now())
-           OR ` + notices.LinesDue + ` THEN '` + scheduler.ChoreNotices + `' END,
-    CASE WHEN ` + notices.AnyLifecycle + ` THEN '` + scheduler.ChoreLifecycle + `' END,
-    CASE WHEN EXISTS (` + claim.Unheld + `) THEN '` + scheduler.ChoreHolds + `' END,
-    CASE WHEN (SELECT job_id FROM punctual.exclusive WHERE earlier_runs IS NOT NULL ORDER BY job_id LIMIT 1) IS NOT NULL
-         THEN '` + choreGates + `' END,
-    CASE WHEN ` + aside.AnyDue + ` THEN '` + aside.Chore + `' END,
-    CASE WHEN ` + claim.LimitsDue + ` THEN '` + claim.ChoreLimits + `' END], NULL)`
+           OR ` + notices.LinesDue},
+	{scheduler.ChoreLifecycle, notices.AnyLifecycle},
+	{scheduler.ChoreHolds, `EXISTS (` + claim.Unheld + `)`},
+	{
+		choreGates,
+		`(SELECT job_id FROM punctual.exclusive WHERE earlier_runs IS NOT NULL ORDER BY job_id LIMIT 1) IS NOT NULL`,
+	},
+	{aside.Chore, aside.AnyDue},
+	{claim.ChoreLimits, claim.LimitsDue},
+}
+
+// choresDue lists, for a heartbeat, the chores for which there is work now or in the next two seconds. So an idle
+// replica sends no other query for them. choresAsked are their names.
+var choresDue, choresAsked = func() (due string, names []string) {
+	for _, a := range asked {
+		names = append(names, a.chore)
+		due += `CASE WHEN ` + a.due + ` THEN '` + a.chore + `' END, `
+	}
+	return `array_remove(ARRAY[` + strings.TrimSuffix(due, ", ") + `], NULL)`, names
+}()
 
 // choresSoon lists, for each look for due work, those of them whose work callers write in SQL.
 const choresSoon = `
 array_remove(ARRAY[
     CASE WHEN ` + claim.FreshReport + ` THEN '` + choreReports + `' END,
     CASE WHEN ` + events.Any + ` THEN '` + events.Chore + `' END], NULL)`
+
+// choresAlways lists them all.
+const choresAlways = `ARRAY['` + choreReports + `', '` + events.Chore + `']`
 
 // Chores returns what every replica does beside its claims.
 func (s *Store) Chores() []scheduler.Chore {
@@ -135,11 +150,21 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 		s.Notices.EndIncidents, s.Notices.ForgetNotices, s.Secrets.ForgetOfDeleted, s.Audit.Forget,
 		s.ForgetReports, s.Changes.Forget, s.Archives.Forget, s.Aside.Forget,
 	} {
-		_, more, err := chore(ctx)
+		_, more, err := withinTurn(ctx, chore)
 		left, failed = left || more, append(failed, err)
 	}
 	failed = append(failed, s.Days.Retire(ctx)) // last, because it may take minutes
 	return left, errors.Join(failed...)
+}
+
+// turn is how long one part of the tidying may take. Each begins no further batch after half of it, so a part that takes
+// longer hangs at some row, and keeps no other from its turn.
+const turn = 20 * time.Second
+
+func withinTurn(ctx context.Context, chore func(context.Context) (int, bool, error)) (int, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, turn)
+	defer cancel()
+	return chore(ctx)
 }
 
 // takeTidying reports whether this replica is to tidy: it was the last to do so, or no replica has in the last minute.

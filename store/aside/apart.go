@@ -9,8 +9,10 @@ import (
 )
 
 // Part is how long work on a part of a batch may take. A part is tried because the whole batch failed, so it must not
-// hold up the others for as long as a whole batch may. An item that takes longer alone is tried once more, for Alone.
+// hold up the others for as long as a whole batch may: a chore's takes at most Whole. An item that takes longer alone is
+// tried once more, for Alone.
 const (
+	Whole = 5 * time.Second
 	Part  = time.Second
 	Alone = 5 * time.Second
 )

@@ -27,7 +27,7 @@ const (
 	Pause     Kind = "pause"     // the end of a pause: the job
 	Dated     Kind = "dated"     // dated runs that no longer fit their job: the job
 	Notice    Kind = "notice"    // what is to be told of a job: the job
-	Recipient Kind = "recipient" // the messages to a recipient of notices: its line
+	Recipient Kind = "recipient" // the messages to a recipient: its line, or the run of the step that waits for approval
 )
 
 // Kinds returns all kinds.
@@ -173,7 +173,9 @@ func (a *Aside) Learn(text *string) {
 func (a *Aside) Each(
 	ctx context.Context, kind Kind, ids []uuid.UUID, work func(ctx context.Context, ids []uuid.UUID) error,
 ) error {
-	failed, err := Apart(ctx, ids, work)
+	failed, err := Apart(ctx, ids, func(ctx context.Context, some []uuid.UUID) error {
+		return within(ctx, Whole, some, work)
+	})
 	if err != nil {
 		return err
 	}
@@ -202,11 +204,22 @@ func (a *Aside) One(ctx context.Context, kind Kind, id uuid.UUID, left bool, err
 // jobs are the kinds whose items are jobs.
 var jobs = []Kind{Slot, Pause, Dated, Notice}
 
+// ofTenants are the kinds whose items are of a tenant, and of no job, each with what names it.
+var ofTenants = map[Kind]string{
+	Event: `punctual.events`, Operation: `punctual.operations`,
+	Recipient: `(SELECT id, tenant FROM punctual.notice_lines
+		UNION ALL SELECT id, tenant FROM punctual.lifecycle_lines
+		UNION ALL SELECT run_id, tenant FROM punctual.approval_notices) lines`,
+}
+
 // ofJob adds whose an item is, if that can be read.
 func (a *Aside) ofJob(ctx context.Context, item Item) Item {
 	read := `SELECT tenant, job_id FROM punctual.runs_of(ARRAY[$1::uuid])`
-	if slices.Contains(jobs, item.Kind) {
+	switch {
+	case slices.Contains(jobs, item.Kind):
 		read = `SELECT tenant, id FROM punctual.jobs WHERE id = $1`
+	case ofTenants[item.Kind] != "":
+		read = `SELECT tenant, NULL::uuid FROM ` + ofTenants[item.Kind] + ` WHERE id = $1`
 	}
 	_ = a.db.Chores.QueryRow(ctx, read, item.ID).Scan(&item.Tenant, &item.Job) // what cannot be read stays unknown
 	return item

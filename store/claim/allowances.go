@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/admit"
+	"punctual/store/aside"
 	"punctual/store/pg"
 )
 
@@ -132,9 +134,56 @@ WHERE excluded.wants > 0 OR a.wants > 0 OR a.slots <> excluded.slots`
 	dropShares = `DELETE FROM punctual.allowances WHERE replica = $1 AND tenant = ANY($2::int[])`
 )
 
-// Draw implements scheduler.Store. It locks what the tenants have used, lets admit.Usage answer the wishes, and
-// writes the answers. A tenant with a row that another transaction has locked for longer gets no answer.
+// Draw implements scheduler.Store. A tenant of which a row cannot be read or written gets no answer, and keeps no other
+// from getting one: it is asked for by itself, a while after.
 func (s *Claims) Draw(
+	ctx context.Context, replica uuid.UUID, wishes []admit.Wish,
+) (allowances []admit.Allowance, err error) {
+	wishes = s.failing.without(wishes, time.Now())
+	if allowances, err = s.draw(ctx, replica, wishes); !aside.Blames(ctx, err) {
+		return allowances, err
+	}
+	for _, w := range wishes {
+		got, err := s.draw(ctx, replica, []admit.Wish{w})
+		switch {
+		case err == nil:
+			allowances = append(allowances, got...)
+		case !aside.Blames(ctx, err):
+			return allowances, err
+		default:
+			s.options.Log.Error("drawing on a tenant's limits fails by itself; its runs beyond what it has wait",
+				"tenant", w.Tenant, "error", err)
+			s.failing.add(w.Tenant, time.Now())
+		}
+	}
+	return allowances, nil
+}
+
+// failing are tenants of whose limits nothing can be drawn, each until when it is left out. Safe for concurrent use.
+type failing struct {
+	mu    sync.Mutex
+	until map[int32]time.Time
+}
+
+// without leaves out the wishes of tenants that fail, until their time is up.
+func (f *failing) without(wishes []admit.Wish, now time.Time) []admit.Wish {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(wishes), func(w admit.Wish) bool { return now.Before(f.until[w.Tenant]) })
+}
+
+func (f *failing) add(tenant int32, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.until == nil {
+		f.until = map[int32]time.Time{}
+	}
+	f.until[tenant] = now.Add(aside.FirstRetry)
+}
+
+// draw locks what the tenants have used, lets admit.Usage answer the wishes, and writes the answers. A tenant with a
+// row that another transaction has locked for longer gets no answer.
+func (s *Claims) draw(
 	ctx context.Context, replica uuid.UUID, wishes []admit.Wish,
 ) (allowances []admit.Allowance, err error) {
 	err = s.wary.draw.try(func(wary bool) error {

@@ -3,6 +3,7 @@ package claim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -44,7 +45,7 @@ func (s *Claims) onConn(ctx context.Context, pool *pg.Pool, work func(conn *pgx.
 	}
 	defer conn.Release()
 	err = work(conn.Conn())
-	s.idling.learn(err)
+	s.patient.idling.learn(err)
 	err = s.db.TookWrite(err)
 	if conn.Conn().PgConn().TxStatus() != 'I' {
 		// The caller's context may have ended; the rollback still gives the row locks back at once.
@@ -90,13 +91,31 @@ const whatIsFrozen = `, f.* FROM (` + freeze.SelectFrozen + `) f`
 
 // NextDue implements scheduler.Store.
 func (s *Claims) NextDue(ctx context.Context, queues scheduler.LookInto, ahead bool) (scheduler.Upcoming, error) {
-	var u scheduler.Upcoming
+	u, err := s.nextDue(ctx, queues, ahead, s.options.Soon)
+	if aside.Blames(ctx, err) {
+		u, err = s.nextDue(ctx, queues, ahead, s.options.Always) // what is due does not depend on what chores read
+	}
+	if aside.TooSlow(err) {
+		s.patient.statements.tooShort()
+	}
+	for slices.ContainsFunc([]aside.Rows{s.sieves.due.rows, s.sieves.ready.rows, slotsAhead, runsAhead},
+		func(rows aside.Rows) bool { return s.aside.SetUnreadable(ctx, rows, err) }) {
+		u, err = s.nextDue(ctx, queues, ahead, s.options.Always)
+	}
+	return u, err
+}
+
+func (s *Claims) nextDue(
+	ctx context.Context, queues scheduler.LookInto, ahead bool, asked string,
+) (u scheduler.Upcoming, err error) {
+	limited, cancel := context.WithTimeout(ctx, 2*s.patient.statements.now())
+	defer cancel()
 	var schedule *time.Time
 	var ready, ordered []*time.Time // by queue
 	var known *string
 	var soon []string
 	waiting, bulk, began := &s.bounds[domain.WorkReady], &s.bounds[domain.WorkOrdered], time.Now()
-	if err := s.db.Runs.QueryRow(ctx, selectNextDue+s.options.Soon+whatIsFrozen, pg.Prepared{}, queues[domain.WorkDue],
+	if err := s.db.Runs.QueryRow(limited, selectNextDue+asked+whatIsFrozen, pg.Prepared{}, queues[domain.WorkDue],
 		queues[domain.WorkReady], queues[domain.WorkLate], queues[domain.WorkOrdered], ahead,
 		s.sieves.due.over(s.aside), s.sieves.ready.over(s.aside),
 		waiting.begin(queues[domain.WorkReady], began), bulk.begin(queues[domain.WorkOrdered], began)).

@@ -24,10 +24,13 @@ type Options struct {
 	// ChoresDue is SQL for an array of the names of the chores for which there is work now or within BeatSoon. A heartbeat
 	// asks it, so that an idle replica sends no other query for them.
 	ChoresDue string
+	Chores    []string // their names: all are asked for if that cannot be read
 
 	// Soon is the same for those whose work callers write in SQL. Each look for due work asks it, so that such work need
 	// not wait for a heartbeat.
 	Soon string
+	// Always is SQL for all of them. They are asked for if what Soon reads cannot be read.
+	Always string
 
 	// Ended, if set, is told of attempts that another replica than their own has ended.
 	Ended func([]domain.Outcome)
@@ -44,13 +47,13 @@ type Claims struct {
 	definitions *definitions.Definitions
 	followers   followers
 
-	wary     wariest
-	later    later
-	idling   idling   // timeout of claims between two statements
-	slowness slowness // timeout of their statements
-	aside    *aside.Aside
-	sieves   sieves
-	bounds   [domain.WorkKinds]bound // of slots there are none: most of their claims look at the last seconds only
+	wary    wariest
+	later   later
+	patient patient
+	aside   *aside.Aside
+	sieves  sieves
+	bounds  [domain.WorkKinds]bound // of slots there are none: most of their claims look at the last seconds only
+	failing failing                 // tenants of whose limits nothing can be drawn
 
 	uncompiled atomic.Bool // most of the last claim's definitions were not compiled yet: it is likely of the next one too
 
@@ -66,7 +69,9 @@ type Claims struct {
 	postgres atomic.Pointer[timeline] // what was last found of this Postgres; nil: nothing
 	tokenKey atomic.Pointer[[]byte]   // the key that makes run tokens, once it was read
 
-	reporting atomic.Pointer[map[int32]bool] // the tenants whose targets report in SQL; nil: not read yet
+	reporting atomic.Pointer[map[int32]bool]  // the tenants whose targets report in SQL; nil: not read yet
+	lean      lean                            // what heartbeats do without
+	lastPulse atomic.Pointer[scheduler.Pulse] // of the last heartbeat that has read the tenants; nil: none has
 }
 
 var _ scheduler.Store = (*Claims)(nil)
@@ -86,7 +91,7 @@ func New(r Rooms, o Options) *Claims {
 	s := &Claims{
 		db: r.DB, days: r.Days, freezes: r.Freezes, definitions: r.Definitions, followers: r.Followers, options: o,
 		aside:  r.Aside,
-		sieves: sieves{sieve{kind: aside.Slot}, sieve{kind: aside.Run}, sieve{kind: aside.Run}},
+		sieves: newSieves(),
 	}
 	s.db.Prepare(func(ctx context.Context, conn pg.Querier) error {
 		if !s.guarding.Load() {

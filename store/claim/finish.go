@@ -230,7 +230,7 @@ func (s *Claims) Finish(
 	switch {
 	case err != nil:
 		if aside.TooSlow(err) {
-			s.slowness.found()
+			s.patient.statements.tooShort()
 		}
 		return 0, err
 	case inParts || len(failed) > 0:
@@ -239,7 +239,7 @@ func (s *Claims) Finish(
 			return 0, err
 		}
 	default:
-		s.slowness.wentWell()
+		s.patient.statements.wentWell()
 	}
 	s.forgetAside(ctx, outcomes, left)
 	if left.any() {
@@ -311,7 +311,7 @@ func (s *Claims) finish(ctx context.Context, f *lookingFinish) (written map[uuid
 	if plain(f.outcomes, f.on, f.following) {
 		settings += lastingPlan
 	}
-	b.Queue(settings, pg.Prepared{}, s.slowness.setting())
+	b.Queue(settings, pg.Prepared{}, s.patient.statements.milliseconds())
 	written = f.queue(&b)
 	failpoint.At(failpoint.FinishBegun)
 	return written, s.db.Runs.SendBatch(ctx, &b).Close()

@@ -15,12 +15,14 @@ import (
 // a lock is not free by then, some transaction holds a row for longer, such as one in psql. Then the work is done again
 // warily: it first finds out, without waiting, which rows are locked, and leaves those alone. So while no transaction
 // holds a row for long, that search costs nothing.
-const (
-	briefly = bounded + `, set_config('lock_timeout', '100ms', true)` + mayIdle
-	shortly = bounded + `, set_config('lock_timeout', '500ms', true)` + mayIdle // waits for the draws of others
-	warily  = bounded + `, set_config('lock_timeout', '2s', true)` + mayIdle    // for locks that it does not look for
-	longer  = bounded + `, set_config('lock_timeout', '1s', true)`              // an outcome may wait longer
-	calmly  = longer + mayIdle                                                  // in several round trips
+//
+// A statement may take longer than it may wait for a lock. Else one that waits would look like one that hangs.
+var (
+	briefly = mayTake("2") + `, set_config('lock_timeout', '100ms', true)` + mayIdle
+	shortly = mayTake("2") + `, set_config('lock_timeout', '500ms', true)` + mayIdle // waits for the draws of others
+	warily  = mayTake("6") + `, set_config('lock_timeout', '2s', true)` + mayIdle    // for locks that it does not look for
+	longer  = mayTake("3") + `, set_config('lock_timeout', '1s', true)`              // an outcome may wait longer
+	calmly  = longer + mayIdle                                                       // in several round trips
 )
 
 // waryFor is how long work goes on being done warily after it last found something locked.

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
+	"punctual/store/aside"
 	"punctual/store/freeze"
 	"punctual/store/pg"
 )
@@ -55,9 +58,32 @@ func (s *Claims) Register(ctx context.Context, r scheduler.Replica) (map[string]
 	return queues, s.db.TookWrite(pg.Wrap(fmt.Sprintf("registering replica %s", r.ID), err))
 }
 
+// reading is what a heartbeat reads besides the replica's own.
+type reading int
+
+const (
+	everything reading = iota
+	withoutWork
+	withoutTenants
+)
+
 // renewing returns the statement of a heartbeat. It is assembled from what other rooms ask with it, because one
-// statement costs an idle database less than three.
-func (s *Claims) renewing() string {
+// statement costs an idle database less than three. Some row of theirs may be one that cannot be read, and a replica
+// is not lost for that: without work, the chores find out by themselves whether there is any, and without tenants,
+// what was read of them last holds.
+func (s *Claims) renewing(less reading) string {
+	work := s.options.ChoresDue + `,
+		       ` + s.followers.Facts() + `,
+		       (` + selectReporting + `)`
+	tenants, limits := `(SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}')
+		        FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL)`, selectLimits
+	if less >= withoutWork {
+		work = `'{` + strings.Join(s.options.Chores, ",") + `}'::text[], NULL::text[], NULL::int[]`
+	}
+	if less >= withoutTenants {
+		tenants = `NULL::json`
+		limits = `SELECT NULL::int[], NULL::text[], NULL::int[], NULL::int[], NULL::boolean[]`
+	}
 	return withBack + `,
 		renewed AS (
 		    UPDATE punctual.replicas
@@ -70,20 +96,64 @@ func (s *Claims) renewing() string {
 		       (SELECT coalesce(array_agg(run_id), '{}') FROM punctual.cancels WHERE replica = $1),
 		       EXISTS (SELECT FROM punctual.claims c
 		               WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica)),
-		       ` + s.options.ChoresDue + `,
-		       ` + s.followers.Facts() + `,
-		       (SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}')
-		        FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL),
-		       (` + selectReporting + `),
+		       ` + work + `,
+		       ` + tenants + `,
 		       d.*, l.*
 		FROM (SELECT ` + freeze.Columns + `, punctual.is_copy(database_name, system_identifier) FROM punctual.deployment) d,
-		     (` + selectLimits + `) l`
+		     (` + limits + `) l`
 }
 
 // Renew implements scheduler.Store. It takes one round trip on a connection of its own, so that neither a slow network
 // nor a slow claim makes a replica look lost.
 func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Condition) (scheduler.Pulse, error) {
-	var p scheduler.Pulse
+	last := s.lastPulse.Load()
+	for less := s.lean.now(); ; less++ {
+		p, err := s.renewWithin(ctx, replica, is, less)
+		if less == withoutTenants && err == nil {
+			p.Limits, p.AllowedTargets = last.Limits, last.AllowedTargets
+		}
+		if !aside.Blames(ctx, err) || less == withoutTenants || less == withoutWork && last == nil {
+			return p, err
+		}
+		s.options.Log.Error("a row that each heartbeat reads cannot be read; the heartbeat goes on without", "error", err)
+		s.lean.set(less + 1)
+	}
+}
+
+// lean is what heartbeats do without for a while, because some row cannot be read. Only heartbeats use it, one at a
+// time.
+type lean struct {
+	less  reading
+	until time.Time
+}
+
+// withoutFor is how long they do before they try again.
+const withoutFor = 30 * time.Second
+
+func (l *lean) now() reading {
+	if time.Now().After(l.until) {
+		return everything
+	}
+	return l.less
+}
+
+func (l *lean) set(less reading) { l.less, l.until = less, time.Now().Add(withoutFor) }
+
+// renewWithin renews within a second, so that there is time to renew with less.
+func (s *Claims) renewWithin(
+	ctx context.Context, replica uuid.UUID, is scheduler.Condition, less reading,
+) (scheduler.Pulse, error) {
+	if less < withoutTenants {
+		limited, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		ctx = limited
+	}
+	return s.renew(ctx, replica, is, less)
+}
+
+func (s *Claims) renew(
+	ctx context.Context, replica uuid.UUID, is scheduler.Condition, less reading,
+) (p scheduler.Pulse, err error) {
 	var ids []uuid.UUID
 	var beats []int64
 	var limits limitRows
@@ -97,12 +167,12 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Cond
 	if guarding {
 		line.queue(&b)
 	}
-	b.Queue(s.renewing(), replica, is.Draining, is.Lacks).QueryRow(pg.IntoPlaces(append([]any{
-		&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &facts, &p.AllowedTargets, &reporting,
+	b.Queue(s.renewing(less), replica, is.Draining, is.Lacks).QueryRow(pg.IntoPlaces(append([]any{
+		&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &facts, &reporting, &p.AllowedTargets,
 	}, append(append(frozen.Targets(), &copied), limits.targets()...)...)...))
-	err := s.db.Heartbeats.SendBatch(ctx, &b).Close()
+	err = s.db.Heartbeats.SendBatch(ctx, &b).Close()
 	if guarding && s.hidesTimeline(err) {
-		return s.Renew(ctx, replica, is)
+		return s.renew(ctx, replica, is, less)
 	}
 	if err != nil {
 		return p, s.db.TookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))
@@ -116,12 +186,17 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Cond
 	for i, id := range ids {
 		p.Others = append(p.Others, scheduler.Heartbeat{Replica: id, Beat: beats[i]})
 	}
-	s.learnReporting(reporting)
-	if err := s.followers.Learn(facts); err != nil {
-		return p, err
-	}
 	p.Replaced = s.replaced.Swap(false)
 	p.Limits, p.Frozen = limits.all(), frozen.InForce()
+	if less == everything {
+		s.learnReporting(reporting)
+		if err := s.followers.Learn(facts); err != nil {
+			return p, err
+		}
+	}
+	if less < withoutTenants {
+		s.lastPulse.Store(new(p))
+	}
 	if copied && (p.Frozen == nil || s.freezes.Adopts()) {
 		p.Frozen, err = s.freezeCopy(ctx)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/aside"
 	"punctual/store/pg"
 )
 
@@ -263,13 +264,16 @@ const (
 
 	selectReports = `
 SELECT run_id, reported_at FROM punctual.reports
-WHERE applied_at IS NULL AND (reported_at, run_id) > ($1, $2)
+WHERE applied_at IS NULL AND (reported_at, run_id) > ($1, $2) AND run_id <> ALL($4::uuid[])
 ORDER BY reported_at, run_id LIMIT $3`
 
 	ofReports = `punctual.runs r
 CROSS JOIN (SELECT NULL::uuid AS id WHERE $1::uuid[] IS NULL) c
 WHERE r.id = ANY($2::uuid[]) AND r.status = 'running'`
 )
+
+// reported are the runs with a report that is to be applied.
+var reported = aside.Rows{Kind: aside.Outcome, Table: "reports", ID: "run_id", Are: "r.applied_at IS NULL"}
 
 // ApplyReports ends runs as their targets have reported, for attempts whose replicas do not do so at once: their answer
 // has not come, or will never come. Several replicas may do it.
@@ -278,8 +282,11 @@ func (s *Claims) ApplyReports(ctx context.Context) (left bool, err error) {
 	var after uuid.UUID
 	for n := reportBatch; n == reportBatch; {
 		var ids []uuid.UUID
-		rows := pg.Query(ctx, s.db.Runs, selectReports, since, after, reportBatch)
+		rows := pg.Query(ctx, s.db.Runs, selectReports, since, after, reportBatch, s.aside.Resting(aside.Outcome))
 		err := pg.Each(rows, []any{&after, &since}, func() { ids = append(ids, after) })
+		if s.aside.SetUnreadable(ctx, reported, err) {
+			return true, nil
+		}
 		if n = len(ids); err == nil && n > 0 {
 			err = s.applyReports(ctx, ids)
 		}

@@ -22,6 +22,7 @@ type taking struct{ only, not []uuid.UUID }
 // after the first part that does not fail. Safe for concurrent use.
 type sieve struct {
 	kind aside.Kind
+	rows aside.Rows // among which those are that a claim takes
 
 	mu     sync.Mutex
 	parts  [][]uuid.UUID // to be claimed, each by itself
@@ -32,6 +33,22 @@ type sieve struct {
 
 // sieves are the sieves of the kinds of claims. They are apart because each claims by other statements.
 type sieves struct{ due, ready, silent sieve }
+
+// The slots and runs that are looked at before they are due, too.
+var (
+	slotsAhead = aside.Rows{Kind: aside.Slot, Table: "schedules", ID: "job_id", Are: "r.enabled"}
+	runsAhead  = aside.Rows{Kind: aside.Run, Table: "waiting", ID: "run_id", Are: "true"}
+)
+
+func newSieves() sieves {
+	runs := aside.Rows{Kind: aside.Run, Table: "waiting", ID: "run_id", Are: "r.due_at <= now()"}
+	return sieves{
+		due: sieve{kind: aside.Slot, rows: aside.Rows{
+			Kind: aside.Slot, Table: "schedules", ID: "job_id", Are: "r.enabled AND r.next_run_at <= now()",
+		}},
+		ready: sieve{kind: aside.Run, rows: runs}, silent: sieve{kind: aside.Run, rows: runs},
+	}
+}
 
 // item is what a claim has locked.
 type item struct {
@@ -101,9 +118,16 @@ func (s *Claims) through(
 		case err == nil:
 			s.passed(ctx, v, p, settled)
 			return v.more(), nil
-		case !aside.Blames(ctx, err) || len(locked) == 0:
+		case !aside.Blames(ctx, err):
 			v.back(p)
 			return false, err
+		case len(locked) == 0 && p.only == nil:
+			if s.isSound(ctx) && s.aside.SetUnreadable(ctx, v.rows, err) {
+				continue
+			}
+			return false, err
+		case len(locked) == 0:
+			locked = pg.Column(p.only, func(id uuid.UUID) item { return item{id: id} })
 		}
 		_, unopened := errors.AsType[*seal.OpenError](err) // as it was read, so nothing is committed
 		if !s.blame(ctx, v, p, locked, err) || pg.Code(err) == "" && !unopened {
@@ -115,7 +139,7 @@ func (s *Claims) through(
 // passed notes that a claim did not fail.
 func (s *Claims) passed(ctx context.Context, v *sieve, p taking, settled int) {
 	if p.only == nil {
-		s.slowness.wentWell()
+		s.patient.statements.wentWell()
 		return
 	}
 	v.drop(p, true)
@@ -142,11 +166,14 @@ func (s *Claims) blame(ctx context.Context, v *sieve, p taking, locked []item, e
 		v.add(ids) // once more
 		return true
 	case len(ids) > 1:
+		if slow && p.only != nil && !v.done { // it may be the machine, and no part would ever be done
+			s.patient.statements.tooShort()
+		}
 		v.add(aside.Halves(ids)...)
 	case p.only == nil: // the only one that is due, and it takes too long
 		v.add(ids)
 	case slow && !v.done:
-		s.slowness.found()
+		s.patient.statements.tooShort()
 		v.drop(p, false)
 		return false
 	case !s.putAside(ctx, aside.Item{Kind: v.kind, ID: ids[0], Job: locked[0].job, Tenant: locked[0].tenant}, err):

@@ -559,12 +559,18 @@ func (s *Claims) tell(a advanced) {
 	}
 }
 
+// dueWorkflows are the workflows to which something has happened.
+var dueWorkflows = aside.Rows{Kind: aside.Workflow, Table: "workflows", ID: "run_id", Are: "true"}
+
 // AdvanceWorkflows lets workflows continue to which something has happened: it starts steps, cancels those of workflows
 // that were cancelled, and has workflows end whose steps have ended.
 func (s *Claims) AdvanceWorkflows(ctx context.Context) (wait time.Duration, left bool, err error) {
 	a := advanced{cancel: map[toCancel][]uuid.UUID{}}
 	found, err := pg.All(ctx, s.db.Runs, pgx.RowTo[uuid.UUID], findWorkflows, workflowBatch,
 		s.aside.Resting(aside.Workflow))
+	if s.aside.SetUnreadable(ctx, dueWorkflows, err) {
+		return 0, true, nil
+	}
 	if err == nil && len(found) > 0 {
 		err = s.aside.Each(ctx, aside.Workflow, found, func(ctx context.Context, some []uuid.UUID) error {
 			of, err := s.advanceSome(ctx, some)

@@ -58,13 +58,23 @@ type fanOut struct {
 	left      bool // there are more subscribers
 }
 
+// waiting are the events that wait for their turn.
+var waiting = aside.Rows{Kind: aside.Event, Table: "events", ID: "id", Are: "r.turn_at <= now()"}
+
 // FanOut makes the runs of the next subscribers of an event: of the one that has waited longest for its turn. It skips
 // events on which other replicas work.
 func (s *Events) FanOut(ctx context.Context) (wait time.Duration, left bool, err error) {
 	turns, err := pg.All(ctx, s.db.Chores, pgx.RowTo[uuid.UUID], `
-		SELECT id FROM punctual.events WHERE turn_at <= now() ORDER BY turn_at LIMIT $1`, candidates)
+		SELECT id FROM punctual.events WHERE turn_at <= now() AND id <> ALL($2::uuid[]) ORDER BY turn_at LIMIT $1`,
+		candidates, s.trials.without(s.aside.Resting(aside.Event)))
+	if s.aside.SetUnreadable(ctx, waiting, err) {
+		return 0, true, nil
+	}
 	for i := 0; err == nil && i < len(turns) && !left; i++ {
 		wait, left, err = s.fanOut(ctx, turns[i])
+		if aside.Blames(ctx, err) { // not even its progress can be noted
+			left, err = s.aside.One(ctx, aside.Event, turns[i], true, err)
+		}
 	}
 	return wait, left, pg.Wrap("fanning events out", err)
 }

@@ -2,11 +2,13 @@ package events
 
 import (
 	"context"
+	"errors"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/aside"
 	"punctual/store/pg"
 )
 
@@ -15,7 +17,8 @@ import (
 // batch starts behind the events that an earlier one has left.
 const forget = `
 WITH old AS MATERIALIZED (
-    SELECT id FROM punctual.events WHERE id > $1 AND id < $2 ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED),
+    SELECT id FROM punctual.events WHERE id > $1 AND id < $2 AND id <> ALL($4::uuid[])
+    ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED),
 needed AS MATERIALIZED (
     SELECT r.caused_by
     FROM punctual.runs_of(ARRAY(
@@ -41,13 +44,46 @@ func (s *Events) Forget(ctx context.Context) (forgotten int, left bool, err erro
 	if err != nil {
 		return 0, false, err
 	}
-	after, till := uuid.Nil, domain.FirstRunID(now.Add(-s.options.Kept))
-	forgotten, left, err = pg.Repeat(ctx, pg.ForgetBatch, func(ctx context.Context) (found, gone int, err error) {
-		var b pgx.Batch
-		b.Queue(pg.ByIndex)
-		b.Queue(forget, after, till, pg.ForgetBatch).QueryRow(pg.IntoPlaces(&found, &gone, &after))
-		err = s.db.Chores.SendBatch(ctx, &b).Close()
-		return found, gone, err
-	})
-	return forgotten, left, pg.Wrap("removing old events", err)
+	f := forgetting{events: s, till: domain.FirstRunID(now.Add(-s.options.Kept)), size: pg.ForgetBatch}
+	forgotten, left, err = pg.Repeat(ctx, pg.ForgetBatch, f.batch)
+	return forgotten, left, pg.Wrap("removing old events", errors.Join(f.stuck, err))
+}
+
+// overEvents are the events whose fan-out is over.
+var overEvents = aside.Rows{Kind: aside.Event, Table: "events", ID: "id", Are: "r.ended_at IS NOT NULL"}
+
+// forgetting is the removal of old events.
+type forgetting struct {
+	events *Events
+	after  uuid.UUID // the last event that was looked at
+	till   uuid.UUID
+	size   int   // of the next batch: smaller after a failure
+	stuck  error // why the last event could not be removed that keeps no other
+}
+
+// batch removes a batch. It says that it found a whole one unless there are no more.
+func (f *forgetting) batch(ctx context.Context) (found, gone int, err error) {
+	var b pgx.Batch
+	b.Queue(pg.ByIndex)
+	b.Queue(forget, f.after, f.till, f.size, f.events.aside.Resting(aside.Event)).QueryRow(pg.IntoPlaces(&found, &gone, &f.after))
+	err = f.events.db.Chores.SendBatch(ctx, &b).Close()
+	switch {
+	case err == nil && found < f.size:
+		return 0, gone, nil
+	case err == nil:
+		f.size = min(2*f.size, pg.ForgetBatch)
+	case !aside.Blames(ctx, err):
+		return 0, 0, err
+	case f.size > 1:
+		f.size = max(f.size/8, 1)
+	default:
+		f.stuck = err
+		over := f.events.db.Chores.QueryRow(ctx, `
+			SELECT id FROM punctual.events WHERE id > $1 AND id < $2 AND id <> ALL($3::uuid[]) ORDER BY id LIMIT 1`,
+			f.after, f.till, f.events.aside.Resting(aside.Event)).Scan(&f.after)
+		if over != nil && !f.events.aside.SetUnreadable(ctx, overEvents, over) {
+			return 0, 0, err
+		}
+	}
+	return pg.ForgetBatch, gone, nil
 }

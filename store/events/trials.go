@@ -1,6 +1,7 @@
 package events
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,15 @@ func (t *trials) of(event uuid.UUID) (size int, past []uuid.UUID) {
 		return f.size, f.past
 	}
 	return batchSize, nil
+}
+
+// without leaves out the events of which only subscribers fail: all others get their runs meanwhile.
+func (t *trials) without(resting []uuid.UUID) []uuid.UUID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.DeleteFunc(resting, func(event uuid.UUID) bool {
+		return t.list[event] != nil && len(t.list[event].past) > 0
+	})
 }
 
 // failed notes that a batch has failed: the next one is half as large. alone is true if it came to one subscriber only,

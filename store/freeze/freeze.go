@@ -236,7 +236,7 @@ func lockTenantFreeze(ctx context.Context, tx *pg.Tx, id int32) (name string, wa
 }
 
 // claimsEnd bounds the wait for claims under way. A claim takes milliseconds, and Postgres soon ends one that stays
-// idle: see idling.
+// idle: see patient.
 const claimsEnd = 8 * time.Second
 
 // selectClaiming finds the transactions that claim. A claim holds this lock on one of the tables, and hardly any other

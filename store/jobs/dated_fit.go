@@ -35,6 +35,9 @@ func queueDatedWork(b *pgx.Batch, jobs []uuid.UUID) {
 		ON CONFLICT (job_id) DO UPDATE SET after = ''`, jobs)
 }
 
+// datedWork are the jobs whose dated runs may not fit them.
+var datedWork = aside.Rows{Kind: aside.Dated, Table: "dated_work", ID: "job_id", Are: "true"}
+
 // FitDated makes the dated runs of one job fit the job, a batch of them: those of an active job wait in its queue with
 // its priority, and those of a deleted job are removed. When all those are removed, one skip with their number says so.
 // It passes over runs that another transaction writes; the claim that meets such a run puts it right.
@@ -79,6 +82,9 @@ func (s *Jobs) FitDated(ctx context.Context) (wait time.Duration, left bool, err
 		return pg.Exec(ctx, tx, `
 			UPDATE punctual.dated_work SET after = $2, looked_at = clock_timestamp() WHERE job_id = $1`, job, *last)
 	})
+	if job == uuid.Nil && s.aside.SetUnreadable(ctx, datedWork, err) {
+		return 0, true, nil
+	}
 	if left, err = s.aside.One(ctx, aside.Dated, job, left, err); err != nil {
 		return 0, false, fmt.Errorf("fitting dated runs to their jobs: %w", err)
 	}

@@ -153,11 +153,19 @@ func (s *Jobs) ResumeDue(ctx context.Context) (resumed int, next time.Duration, 
 	}
 }
 
+// pausesOver are the jobs whose pause is over.
+var pausesOver = aside.Rows{
+	Kind: aside.Pause, Table: "jobs", ID: "id", Are: "r.paused_until <= now() AND r.state = 'paused'",
+}
+
 func (s *Jobs) resumeSome(ctx context.Context) (n int, err error) {
 	over, err := pg.All(ctx, s.db.Chores, pgx.RowTo[uuid.UUID], `
 		SELECT id FROM punctual.jobs
 		WHERE paused_until <= now() AND state = 'paused' AND id <> ALL($2::uuid[])
 		ORDER BY paused_until LIMIT $1`, resumeBatch, s.aside.Resting(aside.Pause))
+	if s.aside.SetUnreadable(ctx, pausesOver, err) {
+		return s.resumeSome(ctx)
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -74,6 +74,9 @@ var batches = map[OperationKind]func(o *bulk, ctx context.Context, tx *pg.Tx) er
 // knownKinds are the kinds of operations that this binary can work on.
 var knownKinds = pg.Texts(slices.Collect(maps.Keys(batches)))
 
+// running are the operations that go on.
+var running = aside.Rows{Kind: aside.Operation, Table: "operations", ID: "id", Are: "r.state = 'running'"}
+
 // Operate does a batch of work on one of the unfinished operations. The operation's row is locked during a batch, and
 // the batch is committed together with its progress. So several replicas may work at once, and one that dies leaves
 // nothing half done. Operate returns how long to wait before the next batch; left is false once no operation is left.
@@ -85,7 +88,7 @@ func (l *Letters) Operate(ctx context.Context) (wait time.Duration, left bool, e
 			return err
 		}
 		if o == nil {
-			wait, left, err = nextBatch(ctx, tx)
+			wait, left, err = nextBatch(ctx, tx, l.aside.Resting(aside.Operation))
 			return err
 		}
 		o.letters = l
@@ -106,6 +109,9 @@ func (l *Letters) Operate(ctx context.Context) (wait time.Duration, left bool, e
 		return 0, true, l.putOff(ctx, o.id, err)
 	case cannotSucceed(err):
 		return 0, true, l.failOperation(ctx, o.id, err)
+	}
+	if o == nil && l.aside.SetUnreadable(ctx, running, err) {
+		return 0, true, nil
 	}
 	if o != nil {
 		left, err = l.aside.One(ctx, aside.Operation, o.id, left, err)
@@ -132,11 +138,11 @@ func (l *Letters) lockOperation(ctx context.Context, tx *pg.Tx) (*bulk, error) {
 }
 
 // nextBatch returns whether there are operations at all, and how long to wait until the next one is due.
-func nextBatch(ctx context.Context, tx *pg.Tx) (wait time.Duration, left bool, err error) {
+func nextBatch(ctx context.Context, tx *pg.Tx, resting []uuid.UUID) (wait time.Duration, left bool, err error) {
 	var next *time.Duration
 	err = tx.QueryRow(ctx, `
 		SELECT min(next_at) - clock_timestamp() FROM punctual.operations
-		WHERE state = 'running' AND kind = ANY($1::text[])`, knownKinds).Scan(&next)
+		WHERE state = 'running' AND kind = ANY($1::text[]) AND id <> ALL($2::uuid[])`, knownKinds, resting).Scan(&next)
 	if err != nil {
 		return 0, false, fmt.Errorf("looking for operations: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
+	"punctual/store/aside"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 )
@@ -63,10 +64,32 @@ type approvalNotice struct {
 }
 
 // claimApproval takes the notice of a step that waits for approval, for this replica to send; nil: there is none now.
-func (s *Teller) claimApproval(ctx context.Context) (*notice.Outgoing, error) {
-	m, err := s.claim(ctx, func(tx *pg.Tx) (*notice.Outgoing, error) {
+func (s *Teller) claimApproval(ctx context.Context) (m *notice.Outgoing, err error) {
+	steps, err := pg.All(ctx, s.db.Chores, pgx.RowTo[uuid.UUID], `
+		SELECT run_id FROM punctual.approval_notices WHERE due_at <= now() AND run_id <> ALL($1::uuid[])
+		ORDER BY due_at LIMIT $2`, s.aside.Resting(aside.Recipient), stepsSought)
+	if s.aside.SetUnreadable(ctx, dueApprovals, err) {
+		return s.claimApproval(ctx)
+	}
+	for i := 0; err == nil && m == nil && i < len(steps); i++ {
+		m, err = s.claimApprovalOf(ctx, steps[i])
+		_, err = s.aside.One(ctx, aside.Recipient, steps[i], false, err)
+	}
+	return m, pg.Wrap("claiming the notice of an approval", err)
+}
+
+// stepsSought is how many steps that wait for approval a replica looks at: others may have locked their notices.
+const stepsSought = 16
+
+// dueApprovals are the steps of whose waiting somebody is to be told now.
+var dueApprovals = aside.Rows{
+	Kind: aside.Recipient, Table: "approval_notices", ID: "run_id", Are: "r.due_at <= now()",
+}
+
+func (s *Teller) claimApprovalOf(ctx context.Context, step uuid.UUID) (*notice.Outgoing, error) {
+	return s.claim(ctx, func(tx *pg.Tx) (*notice.Outgoing, error) {
 		a := approvalNotice{Outgoing: notice.Outgoing{ID: domain.NewRunID(time.Now())}}
-		err := tx.QueryRow(ctx, lockApproval, mostApprovals).Scan(
+		err := tx.QueryRow(ctx, lockApproval, mostApprovals, step).Scan(
 			&a.Run, &a.Nth, &a.Tenant, &a.tenant, &a.key, &a.now, &a.live, &a.until,
 			&a.job.Job, &a.job.Version, &a.job.Step, &a.since, &a.slot, &a.name)
 		if some, err := pg.Some(err); !some {
@@ -74,7 +97,6 @@ func (s *Teller) claimApproval(ctx context.Context) (*notice.Outgoing, error) {
 		}
 		return &a.Outgoing, s.composeApproval(ctx, tx, &a)
 	})
-	return m, pg.Wrap("claiming the notice of an approval", err)
 }
 
 const lockApproval = `
@@ -91,7 +113,7 @@ CROSS JOIN punctual.run_token_key k
 LEFT JOIN punctual.ready y ON y.run_id = a.run_id AND y.approval
 LEFT JOIN LATERAL punctual.runs_of(ARRAY[a.run_id]) r ON true
 LEFT JOIN punctual.jobs j ON j.id = r.job_id
-WHERE a.due_at <= now() AND a.tenant NOT IN (SELECT tenant FROM busy) AND ` + maySend + `
+WHERE a.run_id = $2 AND a.due_at <= now() AND a.tenant NOT IN (SELECT tenant FROM busy) AND ` + maySend + `
 ORDER BY a.due_at LIMIT 1 FOR NO KEY UPDATE OF a SKIP LOCKED`
 
 // composeApproval writes the message in the transaction that takes the lease. A notice of a step that waits no more is

@@ -2,6 +2,7 @@ package notices
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -9,6 +10,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
+	"punctual/store/aside"
 	"punctual/store/pg"
 )
 
@@ -68,14 +70,19 @@ func (l *lives) queue(b *pgx.Batch) {
 const AnyLifecycle = `EXISTS (SELECT FROM punctual.lifecycle_events)
            OR EXISTS (SELECT FROM punctual.lifecycle_lines WHERE body IS NOT NULL AND held_until <= now())`
 
-// makeLines makes the lines of recipients that have none.
-const makeLines = `
+// makeLines makes the lines of recipients that have none ($1), which withoutLine finds.
+const (
+	makeLines = `
 INSERT INTO punctual.lifecycle_lines (id, tenant, url)
 SELECT DISTINCT ON (e.line_id) e.line_id, e.tenant, e.url
 FROM punctual.lifecycle_events e
-WHERE NOT EXISTS (SELECT FROM punctual.lifecycle_lines l WHERE l.id = e.line_id)
+WHERE e.line_id = ANY($1::uuid[])
 ORDER BY e.line_id
 ON CONFLICT DO NOTHING`
+	withoutLine = `
+SELECT DISTINCT e.line_id FROM punctual.lifecycle_events e
+WHERE e.line_id <> ALL($1::uuid[]) AND NOT EXISTS (SELECT FROM punctual.lifecycle_lines l WHERE l.id = e.line_id)`
+)
 
 // leaveOut drops the oldest events of tenants that have too many, and those that have waited too long.
 const leaveOut = `
@@ -97,26 +104,56 @@ lines AS (
     ORDER BY l.id FOR NO KEY UPDATE OF l)
 UPDATE punctual.lifecycle_lines l SET left_out = l.left_out + c.n FROM lines c WHERE l.id = c.id`
 
-// sendable selects lines with a batch to send or events for one, of tenants that are not frozen.
+// sendable selects lines, except some ($1), with a batch to send or events for one, of tenants that are not frozen.
 const sendable = `
 FROM punctual.lifecycle_lines l
 JOIN punctual.tenants t ON t.id = l.tenant
 CROSS JOIN punctual.deployment d
-WHERE (l.body IS NOT NULL OR EXISTS (SELECT FROM punctual.lifecycle_events e WHERE e.line_id = l.id))
+WHERE l.id <> ALL($1::uuid[])
+  AND (l.body IS NOT NULL OR EXISTS (SELECT FROM punctual.lifecycle_events e WHERE e.line_id = l.id))
   AND ` + maySend
 
 // PrepareLifecycle implements scheduler.Notices.
 func (s *Teller) PrepareLifecycle(ctx context.Context) (left bool, err error) {
-	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		var b pgx.Batch
-		b.Queue(makeLines)
-		b.Queue(leaveOut, mostWaitingEvents, eventsPatience)
-		b.Queue(`SELECT EXISTS (SELECT ` + sendable + ` AND l.held_until <= now() + interval '1 s')`).
-			QueryRow(func(row pgx.Row) error { return row.Scan(&left) })
-		return tx.SendBatch(ctx, &b).Close()
+	resting := s.aside.Resting(aside.Recipient)
+	var found []uuid.UUID
+	err = s.briefly(ctx, func(b *pgx.Batch) {
+		b.Queue(withoutLine, resting).Query(pg.Into(&found, pgx.RowTo[uuid.UUID]))
 	})
-	return left, pg.Wrap("bounding the events of runs that wait", err)
+	if err == nil {
+		err = s.aside.Each(ctx, aside.Recipient, found, func(ctx context.Context, lines []uuid.UUID) error {
+			return pg.Exec(ctx, s.db.Chores, makeLines, lines)
+		})
+	}
+	if s.aside.SetUnreadable(ctx, linesOfEvents, err) || s.aside.SetUnreadable(ctx, eventsOfLines, err) {
+		return true, nil
+	}
+	bounded := s.briefly(ctx, func(b *pgx.Batch) { b.Queue(leaveOut, mostWaitingEvents, eventsPatience) })
+	if err == nil {
+		err = s.briefly(ctx, func(b *pgx.Batch) {
+			b.Queue(`SELECT EXISTS (SELECT `+sendable+` AND l.held_until <= now() + interval '1 s')`, resting).
+				QueryRow(pg.IntoPlaces(&left))
+		})
+	}
+	if bounded != nil {
+		s.options.Log.Warn("events of runs that have waited for too long could not be left out", "error", bounded)
+	}
+	return left, pg.Wrap("looking for events of runs to send", err)
 }
+
+// briefly sends statements of which none may hang at some row.
+func (s *Teller) briefly(ctx context.Context, queue func(b *pgx.Batch)) error {
+	var b pgx.Batch
+	b.Queue(pg.Briskly)
+	queue(&b)
+	return s.db.Chores.SendBatch(ctx, &b).Close()
+}
+
+// The recipients of events of runs, by their lines, and by the events that wait for them.
+var (
+	linesOfEvents = aside.Rows{Kind: aside.Recipient, Table: "lifecycle_lines", ID: "id", Are: "true"}
+	eventsOfLines = aside.Rows{Kind: aside.Recipient, Table: "lifecycle_events", ID: "line_id", Are: "true"}
+)
 
 // eventsLine is a locked row of lifecycle_lines.
 type eventsLine struct {
@@ -129,6 +166,7 @@ type eventsLine struct {
 
 // ClaimLifecycle implements scheduler.Notices. A batch that did not arrive is sent as it is, with the id that it had.
 func (s *Teller) ClaimLifecycle(ctx context.Context) (*notice.Outgoing, error) {
+	var taken uuid.UUID
 	m, err := s.claim(ctx, func(tx *pg.Tx) (*notice.Outgoing, error) {
 		l := eventsLine{Outgoing: notice.Outgoing{
 			Lifecycle: true, To: domain.Recipient{Format: domain.FormatJSON}, Headline: "events of runs",
@@ -136,17 +174,23 @@ func (s *Teller) ClaimLifecycle(ctx context.Context) (*notice.Outgoing, error) {
 		err := tx.QueryRow(ctx, `
 			WITH busy AS MATERIALIZED (
 			    SELECT tenant FROM punctual.lifecycle_lines WHERE under_way AND held_until > now()
-			    GROUP BY tenant HAVING count(*) >= $1)
+			    GROUP BY tenant HAVING count(*) >= $2)
 			SELECT l.id, l.tenant, t.name, l.url, l.message, l.body, l.left_out, now()`+sendable+`
 			  AND l.held_until <= now() AND l.tenant NOT IN (SELECT tenant FROM busy)
-			ORDER BY l.held_until LIMIT 1 FOR NO KEY UPDATE OF l SKIP LOCKED`, mostBatches).Scan(
+			ORDER BY l.held_until LIMIT 1 FOR NO KEY UPDATE OF l SKIP LOCKED`, s.aside.Resting(aside.Recipient), mostBatches).Scan(
 			&l.Line, &l.Tenant, &l.tenant, &l.To.URL, &l.message, &l.Body, &l.leftOut, &l.now)
 		if some, err := pg.Some(err); !some {
 			return nil, err
 		}
+		taken = l.Line
 		return &l.Outgoing, l.compose(ctx, tx)
 	})
-	return m, pg.Wrap("claiming events of runs", err)
+	if again, failed := s.aside.One(ctx, aside.Recipient, taken, false, err); again {
+		return s.ClaimLifecycle(ctx) // of another recipient
+	} else if err = failed; err != nil {
+		return nil, fmt.Errorf("claiming events of runs: %w", err)
+	}
+	return m, nil
 }
 
 // takeEvents moves the oldest events of a line into a batch.

@@ -38,6 +38,9 @@ type toldJob struct {
 	news   domain.News
 }
 
+// dueNotices are the notices that are to be told, by their jobs.
+var dueNotices = aside.Rows{Kind: aside.Notice, Table: "notices", ID: "job_id", Are: "r.tell_at <= now()"}
+
 // Notify adds notices to the lines of the recipients of jobs, as far as they may be sent by now. Jobs that are stale by
 // now get their notice. Then the notices of each job join the line of each recipient that asked for any of them, in the
 // transaction that deletes the notices. A lock on the job's row of notified keeps two replicas from
@@ -52,6 +55,9 @@ func (s *Teller) Notify(ctx context.Context) (left bool, err error) {
 		FROM (SELECT job_id FROM punctual.notices
 		      WHERE tell_at <= now() AND job_id <> ALL($2::uuid[]) ORDER BY tell_at LIMIT $1) n`,
 		tellBatch, s.aside.Resting(aside.Notice))
+	if s.aside.SetUnreadable(ctx, dueNotices, err) {
+		return true, nil
+	}
 	if err == nil {
 		err = s.aside.Each(ctx, aside.Notice, found, func(ctx context.Context, jobs []uuid.UUID) error {
 			told, err := s.notify(ctx, jobs)

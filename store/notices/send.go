@@ -51,6 +51,11 @@ type line struct {
 	lookAt *time.Time           // when a cause may be over; nil: none is open
 }
 
+// dueLines are the recipients to whom something may be sent now.
+var dueLines = aside.Rows{
+	Kind: aside.Recipient, Table: "notice_lines", ID: "id", Are: "r.due_at <= now() AND r.held_until <= now()",
+}
+
 // ClaimNotice takes the message for the recipient that has waited longest, for this replica to send; nil: there is
 // none now. What it tells is kept until Answered says that it arrived. If this replica is lost, another one sends it
 // after the lease. Rows are marked as perhaps known to the recipient before anything is sent.
@@ -75,6 +80,9 @@ func (s *Teller) ClaimNotice(ctx context.Context) (*notice.Outgoing, error) {
 		taken = l.Line
 		return &l.Outgoing, s.compose(ctx, tx, &l)
 	})
+	if taken == uuid.Nil && s.aside.SetUnreadable(ctx, dueLines, err) {
+		return s.ClaimNotice(ctx)
+	}
 	if again, err := s.aside.One(ctx, aside.Recipient, taken, false, err); again || err != nil {
 		if err == nil {
 			return s.ClaimNotice(ctx) // of another recipient
@@ -95,6 +103,9 @@ func (s *Teller) claim(
 ) (m *notice.Outgoing, err error) {
 	for {
 		err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
+			if err := pg.Exec(ctx, tx, pg.Briskly); err != nil { // and so reads no row of another recipient
+				return err
+			}
 			m, err = next(tx)
 			return err
 		})

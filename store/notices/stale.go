@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/aside"
 	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/pg"
@@ -44,7 +45,8 @@ SELECT n.job_id, coalesce(j.version, 0), coalesce(j.tenant, 0), now(), n.stale_s
                (SELECT max(p.version) FROM punctual.job_versions p WHERE p.job_id = n.job_id AND p.state = 'paused')),
            (SELECT min(v.valid_from) FROM punctual.job_versions v
             WHERE v.job_id = n.job_id AND v.valid_from > punctual.completed_at(j, s))) AS begun
-FROM (SELECT * FROM punctual.notified WHERE look_at <= now() ORDER BY look_at LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED) n
+FROM (SELECT * FROM punctual.notified WHERE job_id = ANY($1::uuid[]) AND look_at <= now()
+      ORDER BY look_at FOR NO KEY UPDATE SKIP LOCKED) n
 LEFT JOIN punctual.jobs j ON j.id = n.job_id AND j.state <> 'deleted'
 LEFT JOIN punctual.schedules s ON s.job_id = j.id
 LEFT JOIN punctual.tenants t ON t.id = j.tenant`
@@ -67,12 +69,27 @@ ORDER BY w.id, r.finished_at DESC`
 // findStale looks at jobs that may have become stale, and writes a notice for those with a recipient. It reports
 // whether there may be more such jobs.
 func (s *Teller) findStale(ctx context.Context) (left bool, err error) {
-	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		jobs, err := readWatched(ctx, tx)
+	look, err := pg.All(ctx, s.db.Chores, pgx.RowTo[uuid.UUID], `
+		SELECT job_id FROM punctual.notified WHERE look_at <= now() AND job_id <> ALL($2::uuid[]) ORDER BY look_at LIMIT $1`,
+		staleBatch, s.aside.Resting(aside.Notice))
+	if s.aside.SetUnreadable(ctx, watchedJobs, err) {
+		return true, nil
+	}
+	if err == nil && len(look) > 0 {
+		err = s.aside.Each(ctx, aside.Notice, look, s.lookAt)
+	}
+	return len(look) == staleBatch, pg.Wrap("looking for jobs without success", err)
+}
+
+// watchedJobs are the jobs that may have become stale.
+var watchedJobs = aside.Rows{Kind: aside.Notice, Table: "notified", ID: "job_id", Are: "r.look_at <= now()"}
+
+func (s *Teller) lookAt(ctx context.Context, some []uuid.UUID) error {
+	return s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		jobs, err := readWatched(ctx, tx, some)
 		if err != nil || len(jobs) == 0 {
 			return err
 		}
-		left = len(jobs) == staleBatch
 		versions := definitions.Of(jobs, func(w watched) (definitions.Version, int32) { return w.key, w.tenant })
 		found, err := s.definitions.Read(ctx, tx, versions)
 		if err != nil {
@@ -80,11 +97,10 @@ func (s *Teller) findStale(ctx context.Context) (left bool, err error) {
 		}
 		return writeWatched(ctx, tx, jobs, found.Jobs)
 	})
-	return left, pg.Wrap("looking for jobs without success", err)
 }
 
-func readWatched(ctx context.Context, tx *pg.Tx) ([]watched, error) {
-	rows := pg.Query(ctx, tx, selectWatched, staleBatch)
+func readWatched(ctx context.Context, tx *pg.Tx, some []uuid.UUID) ([]watched, error) {
+	rows := pg.Query(ctx, tx, selectWatched, some)
 	var jobs []watched
 	index := map[uuid.UUID]int{}
 	var w watched

@@ -1,14 +1,19 @@
 package overview
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/aside"
 	"punctual/store/days"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -32,14 +37,21 @@ const (
 // It reads runs in the order of the primary key, all tenants at once: each run about three times, soon after it was
 // written. The claim and the finish of a run do nothing for it.
 func (b *Board) CountHours(ctx context.Context) (wait time.Duration, left bool, err error) {
+	var w written
 	wait, left, err = b.alone(ctx, "counted_hours", func(tx *pg.Tx, now time.Time) (bool, error) {
 		h, err := takeHour(ctx, tx)
 		if err != nil || h == nil {
 			return false, err
 		}
 		h.batch = b.batch
-		return true, countHour(ctx, tx, *h, now)
+		w, err = b.countHour(ctx, tx, *h, now)
+		return true, err
 	})
+	if aside.Blames(ctx, err) && b.leaveOut(ctx, w) {
+		var again error
+		wait, left, again = b.CountHours(ctx)
+		err = errors.Join(err, again)
+	}
 	return wait, left, pg.Wrap("counting the runs of an hour", err)
 }
 
@@ -89,27 +101,95 @@ func takeHour(ctx context.Context, tx *pg.Tx) (*hour, error) {
 	return &h, nil
 }
 
+// written is what a batch writes of an hour, by tenant.
+type written struct {
+	tallies
+	hour  time.Time
+	round int32
+}
+
+// leftOutFor is how long the runs of a tenant are not counted after its counts could not be written. The hours of that
+// time are counted anew later.
+const leftOutFor = 10 * time.Minute
+
+// leaveOut finds the tenants whose counts of an hour cannot be written, and leaves them out for a while: all others are
+// counted. It reports whether there are any.
+func (b *Board) leaveOut(ctx context.Context, w written) bool {
+	tenants := slices.Collect(maps.Keys(w.tallies))
+	undone := errors.New("was only tried")
+	failed, err := aside.Apart(ctx, tenants, func(ctx context.Context, some []int32) error {
+		err := b.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+			part := tallies{}
+			for _, tenant := range some {
+				*part.of(tenant) = *w.tallies[tenant]
+			}
+			if err := part.addWritten(ctx, tx, w.hour, w.round); err != nil {
+				return err
+			}
+			var batch pgx.Batch
+			part.queueWrite(&batch, w.hour, w.round)
+			batch.Queue(removeRounds, w.hour, w.round, []int32{}, some)
+			return cmp.Or(tx.SendBatch(ctx, &batch).Close(), undone)
+		})
+		if errors.Is(err, undone) {
+			return nil
+		}
+		return err
+	})
+	for _, f := range failed {
+		b.leftOut.Store(f.Item, time.Now().Add(leftOutFor))
+	}
+	return err == nil && len(failed) > 0
+}
+
+// notCounted lists the tenants whose runs are not counted for now.
+func (b *Board) notCounted() (tenants []int32) {
+	tenants = []int32{}
+	b.leftOut.Range(func(tenant, until any) bool {
+		if time.Until(until.(time.Time)) > 0 {
+			tenants = append(tenants, tenant.(int32))
+		}
+		return true
+	})
+	return tenants
+}
+
+// removeRounds removes what earlier rounds than one ($2) have written of an hour ($1), but for some tenants ($3), and
+// of some tenants ($4) only; null: of all.
+const removeRounds = `
+DELETE FROM punctual.hourly_runs
+WHERE hour = $1 AND round < $2 AND tenant <> ALL($3::int[]) AND ($4::int[] IS NULL OR tenant = ANY($4::int[]))`
+
 // countHour does the next task of an hour.
-func countHour(ctx context.Context, tx *pg.Tx, h hour, now time.Time) error {
+func (b *Board) countHour(ctx context.Context, tx *pg.Tx, h hour, now time.Time) (w written, err error) {
 	t := h.task(now)
 	tallies, c, err := readBatch(ctx, tx, t, h.batch)
 	if err != nil {
-		return err
+		return w, err
+	}
+	leftOut := b.notCounted()
+	for _, tenant := range leftOut {
+		delete(tallies, tenant)
 	}
 	oldest, err := oldestSlot(ctx, tx)
 	if err != nil {
-		return err
+		return w, err
 	}
 	after := h.add(t, c, now, oldest)
+	w = written{tallies, h.begin, after.round}
 	if !t.anew {
 		if err := tallies.addWritten(ctx, tx, h.begin, h.round); err != nil {
-			return err
+			return w, err
 		}
 	}
+	return w, writeHour(ctx, tx, h, after, tallies, leftOut)
+}
+
+func writeHour(ctx context.Context, tx *pg.Tx, h, after hour, all tallies, leftOut []int32) error {
 	var b pgx.Batch
-	tallies.queueWrite(&b, h.begin, after.round)
+	all.queueWrite(&b, h.begin, after.round)
 	if after.shown != h.shown {
-		b.Queue(`DELETE FROM punctual.hourly_runs WHERE hour = $1 AND round < $2`, h.begin, after.shown)
+		b.Queue(removeRounds, h.begin, after.shown, leftOut, []int32(nil))
 	}
 	b.Queue(`
 		UPDATE punctual.counted_hours

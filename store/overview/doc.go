@@ -18,6 +18,8 @@ type Board struct {
 	db    *pg.DB
 	batch int64 // how many runs one transaction counts; tests count fewer
 
+	leftOut sync.Map // tenants whose runs are not counted, each until when
+
 	streaks streaks
 	flights singleflight.Group
 	seen    sync.Map      // tenant to seen

@@ -204,6 +204,9 @@ type signers struct {
 	err     error // a key of this tenant cannot be opened
 }
 
+// blockTimeout bounds the read of a block. Then the tenant's own keys are read.
+const blockTimeout = time.Second
+
 // signersAround reads the signing keys of a tenant. Once in a round it reads those of its block as well, and keeps
 // those that last. After that what a block has not brought, because it is new or cannot be opened, is read alone.
 func (s *Secrets) signersAround(ctx context.Context, tenant int32) (map[int32]signers, error) {
@@ -219,7 +222,13 @@ func (s *Secrets) signersAround(ctx context.Context, tenant int32) (map[int32]si
 	// The round is in the name, because a read that began before the secrets were forgotten may not have the change.
 	return share(ctx, &c.flights, fmt.Sprintf("signers %d to %d in round %d", first, last, round),
 		func(ctx context.Context) (map[int32]signers, error) {
-			block, err := s.openSigningKeys(ctx, first, last)
+			limited, cancel := context.WithTimeout(ctx, blockTimeout)
+			defer cancel()
+			block, err := s.openSigningKeys(limited, first, last)
+			if err != nil && first != last { // a row of another tenant may be one that cannot be read
+				c.keep(round, func() { c.blocks[first] = true })
+				return s.openSigningKeys(ctx, tenant, tenant)
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -16,7 +16,7 @@ import (
 )
 
 func TestPostgresWaitsLongerForSlowNetworksOnly(t *testing.T) {
-	var p idling
+	var p patience
 	want := func(d time.Duration) {
 		t.Helper()
 		if p.now() != d {
@@ -27,23 +27,23 @@ func TestPostgresWaitsLongerForSlowNetworksOnly(t *testing.T) {
 	p.learn(nil)
 	p.learn(errors.New("the network is cut"))
 	p.learn(&pgconn.PgError{Code: "55P03"})
-	want(leastIdling)
+	want(leastPatience)
 	for n := range mostDoublings {
 		p.learn(idle)
-		want(leastIdling << (n + 1))
+		want(leastPatience << (n + 1))
 	}
 	p.learn(idle)
-	want(leastIdling << mostDoublings)
+	want(leastPatience << mostDoublings)
 	for range manyWell - 1 {
 		p.learn(nil)
 	}
-	want(leastIdling << mostDoublings)
+	want(leastPatience << mostDoublings)
 	p.learn(nil)
-	want(leastIdling << (mostDoublings - 1))
+	want(leastPatience << (mostDoublings - 1))
 	for range mostDoublings * manyWell {
 		p.learn(nil)
 	}
-	want(leastIdling)
+	want(leastPatience)
 }
 
 // A healthy claim that Postgres ended because it took too long is made again, with more time.
@@ -68,7 +68,7 @@ func TestAClaimThatPostgresEndsIsMadeAgainWithMoreTime(t *testing.T) {
 			if err := conn.QueryRow(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&limit); err != nil {
 				return err
 			}
-			if want := c.idling.now().String(); limit != want {
+			if want := c.patient.idling.now().String(); limit != want {
 				t.Errorf("Postgres waits for %s, want %s", limit, want)
 			}
 			if tries == 1 {
@@ -85,7 +85,7 @@ func TestAClaimThatPostgresEndsIsMadeAgainWithMoreTime(t *testing.T) {
 			return pg.Exec(t.Context(), conn, `COMMIT`)
 		})
 	})
-	if err != nil || tries != 2 || c.idling.now() != 2*leastIdling {
-		t.Errorf("%v after %d tries; it may now take %s, want %s", err, tries, c.idling.now(), 2*leastIdling)
+	if err != nil || tries != 2 || c.patient.idling.now() != 2*leastPatience {
+		t.Errorf("%v after %d tries; it may now take %s, want %s", err, tries, c.patient.idling.now(), 2*leastPatience)
 	}
 }

@@ -1,0 +1,243 @@
+package store_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/internal/pgtest"
+	. "punctual/internal/storetest"
+	"punctual/store"
+)
+
+// harm is how a row fails.
+type harm struct{ at, does string }
+
+// harms are the ways in which a row fails: at statements that read or write it, and with an error or without an end.
+var harms = map[string]harm{
+	"is refused":       {"write", `RAISE EXCEPTION 'the row is damaged' USING ERRCODE = 'data_corrupted'`},
+	"hangs":            {"write", `PERFORM pg_sleep(60)`},
+	"cannot be read":   {"read", `RAISE EXCEPTION 'the row is damaged' USING ERRCODE = 'data_corrupted'`},
+	"is read for ever": {"read", `PERFORM pg_sleep(60)`},
+}
+
+// everybodys are the tables of which each row is everybody's, and without which nothing can go on.
+var everybodys = []string{"deployment", "queues", "locks", "run_token_key", "data_keys", "goose_db_version"}
+
+// stops are the failures that still stop the work of others, or part of it. They are not drawn.
+//
+//   - The limits and freezes of all tenants are read by one statement, so one tenant that cannot be read stops it.
+//   - What is past its retention is looked for at the runs of all tenants, and waits for one that is read for ever.
+//   - The removal of old keys passes over the instant of a row that hangs, and reaches the keys of others too late.
+//   - Hours are counted of many tenants in one statement. One that hangs ends it for all of them.
+var stops = []failure{
+	{"tenants", "cannot be read"}, {"tenants", "is read for ever"},
+	{"runs", "is read for ever"},
+	{"idempotency_keys", "hangs"}, {"idempotency_keys", "is read for ever"},
+	{"hourly_runs", "hangs"},
+}
+
+// oneRow is SQL that is true of one row r of a table: of a job, or of a tenant, or any at all. It returns false if the
+// table is of nobody.
+func oneRow(c Fixture, table string, tenant int32, job uuid.UUID) (sql string) {
+	c.T.Helper()
+	has := func(column string) bool {
+		return c.Count(`SELECT count(*) FROM pg_attribute WHERE attrelid = ('punctual.' || $1)::regclass AND attname = $2`,
+			table, column) > 0
+	}
+	ofRun := func(run string) string { return fmt.Sprintf(`punctual.is_hostile(%s, '%s')`, run, job) }
+	switch {
+	case table == "jobs":
+		return fmt.Sprintf(`r.id = '%s'`, job)
+	case table == "tenants":
+		return fmt.Sprintf(`r.id = %d`, tenant)
+	case has("job_id") && has("tenant"):
+		return fmt.Sprintf(`r.job_id = '%s' OR r.job_id IS NULL AND r.tenant = %d`, job, tenant)
+	case has("job_id"):
+		return fmt.Sprintf(`r.job_id = '%s'`, job)
+	case has("run_id"):
+		return ofRun(`r.run_id`)
+	case has("run_ids"):
+		return `EXISTS (SELECT FROM unnest(r.run_ids) u(run) WHERE ` + ofRun(`u.run`) + `)`
+	case has("tenant"):
+		return fmt.Sprintf(`r.tenant = %d`, tenant)
+	}
+	return ``
+}
+
+// harmed has the rows of a table fail of which a condition is true, until it is mended.
+func harmed(c Fixture, table, row string, h harm) (mend func()) {
+	c.T.Helper()
+	c.Exec(`CREATE OR REPLACE FUNCTION punctual.is_hostile(run uuid, job uuid) RETURNS boolean LANGUAGE sql
+			SECURITY DEFINER AS 'SELECT EXISTS (SELECT FROM punctual.runs r WHERE r.id = run AND r.job_id = job)';
+		GRANT EXECUTE ON FUNCTION punctual.is_hostile TO PUBLIC`)
+	if h.at == "write" {
+		c.Exec(`CREATE FUNCTION punctual.harm() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+			DECLARE r punctual.` + table + `;
+			BEGIN
+				r := CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
+				IF ` + row + ` THEN ` + h.does + `; END IF;
+				RETURN CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
+			END $$;
+			GRANT EXECUTE ON FUNCTION punctual.harm TO PUBLIC;
+			CREATE TRIGGER harm BEFORE INSERT OR UPDATE OR DELETE ON punctual.` + table + `
+				FOR EACH ROW EXECUTE FUNCTION punctual.harm()`)
+		return func() { c.Exec(`DROP TRIGGER harm ON punctual.` + table) }
+	}
+	c.Exec(`CREATE FUNCTION punctual.harm() RETURNS boolean LANGUAGE plpgsql AS $$
+		BEGIN ` + h.does + `; RETURN true; END $$;
+		GRANT EXECUTE ON FUNCTION punctual.harm TO PUBLIC`)
+	all := Column[string](c, `
+		SELECT relid::regclass::text || CASE WHEN c.relrowsecurity THEN '' ELSE ' open' END
+		FROM pg_partition_tree(('punctual.' || $1)::regclass) p JOIN pg_class c ON c.oid = p.relid
+		UNION SELECT 'punctual.' || $1 || CASE WHEN c.relrowsecurity THEN '' ELSE ' open' END
+		FROM pg_class c WHERE c.oid = ('punctual.' || $1)::regclass`, table)
+	for _, one := range all {
+		one, _ := strings.CutSuffix(one, " open")
+		c.Exec(`ALTER TABLE ` + one + ` ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+			CREATE POLICY harmless ON ` + one + ` TO CURRENT_USER USING (true) WITH CHECK (true);
+			CREATE POLICY harm ON ` + one + ` AS RESTRICTIVE USING (CASE WHEN ` +
+			strings.ReplaceAll(row, "r.", one[strings.Index(one, ".")+1:]+".") + ` THEN punctual.harm() ELSE true END)
+				WITH CHECK (true)`)
+	}
+	return func() {
+		for _, one := range all {
+			one, open := strings.CutSuffix(one, " open")
+			c.Exec(`DROP POLICY harm ON ` + one + `; DROP POLICY harmless ON ` + one + `;
+				ALTER TABLE ` + one + ` NO FORCE ROW LEVEL SECURITY`)
+			if open {
+				c.Exec(`ALTER TABLE ` + one + ` DISABLE ROW LEVEL SECURITY`)
+			}
+		}
+	}
+}
+
+// await waits until nothing is left.
+func awaitNothing(c Fixture, t *testing.T, what string, within time.Duration, left func() []string) {
+	t.Helper()
+	for deadline := time.Now().Add(within); ; {
+		undone := left()
+		if len(undone) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("set aside: %q", Column[string](c, `SELECT a.kind || ': ' || a.reason FROM punctual.set_aside a`))
+			t.Fatalf("%s within %s:\n%s", what, within, strings.Join(undone, "\n"))
+		}
+		select {
+		case <-t.Context().Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// within is how long all work may take that takes two or three seconds on an idle machine. A chore that hangs at a row
+// is given up after some seconds, and what is past its retention waits for its turn of 20 s.
+const within = time.Minute
+
+// theOthersEnd has one row fail, and wants all work of the other tenants to end. Once the row is mended, its work ends,
+// too.
+func theOthersEnd(t *testing.T, table string, h harm, seed uint64) {
+	t.Parallel()
+	c := AsReplica(OpenFixture(t, store.Options{
+		DatabaseURL: pgtest.DSN(t), MaxConns: 24, Replica: true, Master: pgtest.Master(t),
+	}))
+	at := listen(t)
+	worlds := populate(c, c.Superuser(pgtest.Server(t)), at, "well", "hostile")
+	well, hostile := worlds[0], worlds[1]
+	names := []string{}
+	for name := range hostile.jobs {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	victim := names[rand.New(rand.NewPCG(seed, 0)).IntN(len(names))]
+	mend := func() {}
+	if table != "" {
+		row := oneRow(c.Fixture, table, hostile.Tenant, hostile.jobs[victim])
+		t.Logf("seed %d: the row of %s: %s", seed, victim, row)
+		mend = harmed(c.Fixture, table, row, h)
+	}
+	begun := time.Now()
+	c.ReplicateOn(c.Claims, "default", 50)
+	awaitNothing(c.Fixture, t, "the work of others was not done", within, well.undone)
+	t.Logf("the others' work was done in %s", time.Since(begun).Round(100*time.Millisecond))
+	mend()
+	begun = time.Now()
+	awaitNothing(c.Fixture, t, "what was mended was not done", within, func() []string {
+		c.Exec(`UPDATE punctual.set_aside SET retry_at = now()`)
+		_, err := c.Chore(t.Context(), "tidying") // now, and not within a minute
+		c.Must(err)
+		return slices.DeleteFunc(hostile.undone(), func(what string) bool {
+			return strings.HasPrefix(what, "uncounted") // until what was left out is tried again
+		})
+	})
+	t.Logf("the rest was done in %s", time.Since(begun).Round(100*time.Millisecond))
+}
+
+// tables are all tables but the partitions of others.
+func tables(c Fixture) []string {
+	return Column[string](c, `SELECT relname FROM pg_class WHERE relnamespace = 'punctual'::regnamespace
+		AND relkind IN ('r', 'p') AND NOT relispartition ORDER BY 1`)
+}
+
+// failure is a way in which a row of a table fails.
+type failure struct{ table, how string }
+
+// failures are all of them, in an order of its own for each seed.
+func failures(c Fixture, seed uint64) (all []failure) {
+	for _, table := range tables(c) {
+		if slices.Contains(everybodys, table) || oneRow(c, table, 0, uuid.Nil) == "" { // of no tenant
+			continue
+		}
+		for _, how := range slices.Sorted(maps.Keys(harms)) {
+			if f := (failure{table, how}); !slices.Contains(stops, f) {
+				all = append(all, f)
+			}
+		}
+	}
+	rand.New(rand.NewPCG(seed, 1)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
+}
+
+// seeded returns the seed of what is drawn. The environment's SEED draws the same again.
+func seeded(t *testing.T) (seed uint64) {
+	t.Helper()
+	seed = rand.Uint64()
+	if given := os.Getenv("SEED"); given != "" {
+		var err error
+		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("to draw the same again, set SEED=%d", seed)
+	return seed
+}
+
+// Whatever single row fails, and however, the work of all other tenants is done. A few of all failures are drawn.
+func TestOneRowFailsAndAllOthersAreDone(t *testing.T) {
+	t.Run("nothing fails", func(t *testing.T) { theOthersEnd(t, "", harm{}, 1) })
+	const drawn = 2
+	seed := seeded(t)
+	soon := slices.DeleteFunc(failures(NewFixtureOn(t, pgtest.DSN(t)), seed), func(f failure) bool {
+		return f.how != "is refused" && f.how != "cannot be read" // the others take long
+	})
+	for _, f := range soon[:drawn] {
+		t.Run(f.table+" "+f.how, func(t *testing.T) { theOthersEnd(t, f.table, harms[f.how], seed) })
+	}
+}
+
+func TestAnyRowFailsAndAllOthersAreDone(t *testing.T) {
+	pgtest.Exhaustive(t, "a world for each table and each way in which a row of it fails")
+	seed := seeded(t)
+	for _, f := range failures(NewFixtureOn(t, pgtest.DSN(t)), seed) {
+		t.Run(f.table+" "+f.how, func(t *testing.T) { theOthersEnd(t, f.table, harms[f.how], seed) })
+	}
+}
