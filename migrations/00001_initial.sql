@@ -1823,6 +1823,7 @@ CREATE TABLE punctual.events (
     autovacuum_vacuum_threshold = 5000);
 CREATE INDEX events_by_name ON punctual.events (tenant, name, id);
 CREATE INDEX events_pending ON punctual.events (turn_at) WHERE turn_at IS NOT NULL;
+CREATE INDEX events_by_turn ON punctual.events (tenant, turn_at) WHERE turn_at IS NOT NULL;
 COMMENT ON TABLE  punctual.events IS
     'Events, each with the state of its fan-out: which subscribers have their run. Kept at least as long as failures.';
 COMMENT ON COLUMN punctual.events.id IS

@@ -26,6 +26,7 @@ type Events struct {
 	options Options
 	ended   atomic.Int64 // fan-outs that this process has ended
 	trials  trials       // those that have failed
+	turns   turns
 }
 
 // Options says how events are kept.

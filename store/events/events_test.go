@@ -197,6 +197,29 @@ func TestEventsTakeTurns(t *testing.T) {
 	}
 }
 
+// However many events a tenant has emitted, the first of another tenant is the next but one.
+func TestTenantsTakeTurnsWithTheirEvents(t *testing.T) {
+	c := NewReplica(t)
+	other := c
+	other.Tenant = c.NewTenant("other").ID
+	other.Create("quiet", On("quiet", ""))
+	c.Create("busy", On("busy", ""))
+	for range 50 {
+		c.Emit("busy", `1`)
+	}
+	_, _, err := c.Events.FanOut(t.Context())
+	Must(t, err)
+	quiet := other.Emit("quiet", `1`)
+	for range 2 {
+		_, _, err := c.Events.FanOut(t.Context())
+		Must(t, err)
+	}
+	if d := event(other.Fixture, "quiet", quiet.ID); d.Made != 1 || d.Pending {
+		t.Errorf("the event of the other tenant: %+v", d.FanOut)
+	}
+	c.WantCount(48, "events are left", `SELECT count(*) FROM punctual.events WHERE turn_at IS NOT NULL`)
+}
+
 // Each of many filters looks at a body of many fields. Postgres ends a transaction in which that takes five seconds.
 func TestABodyIsReadOnceForAllFilters(t *testing.T) {
 	c := NewReplica(t)

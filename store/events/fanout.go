@@ -30,8 +30,9 @@ const (
 	batchSize = 500
 	// batchTime is how long one transaction may take.
 	batchTime = 15 * time.Second
-	// candidates is how many events a replica looks at that others may have locked.
-	candidates = 16
+	// candidates is how many events a replica looks at that others may have locked: so many of all tenants together, but
+	// one of each.
+	candidates = 32
 	// lockedPause is how long to wait before looking again for jobs that others have locked.
 	lockedPause = 100 * time.Millisecond
 )
@@ -61,19 +62,23 @@ type fanOut struct {
 // waiting are the events that wait for their turn.
 var waiting = aside.Rows{Kind: aside.Event, Table: "events", ID: "id", Are: "r.turn_at <= now()"}
 
-// FanOut makes the runs of the next subscribers of an event: of the one that has waited longest for its turn. It skips
-// events on which other replicas work.
+// FanOut makes the runs of the next subscribers of an event: of the tenant whose turn it is, the one that has waited
+// longest for its own. It skips events on which other replicas work.
 func (s *Events) FanOut(ctx context.Context) (wait time.Duration, left bool, err error) {
-	turns, err := pg.All(ctx, s.db.Chores, pgx.RowTo[uuid.UUID], `
-		SELECT id FROM punctual.events WHERE turn_at <= now() AND id <> ALL($2::uuid[]) ORDER BY turn_at LIMIT $1`,
-		candidates, s.trials.without(s.aside.Resting(aside.Event)))
+	found, err := pg.All(ctx, s.db.Chores, pgx.RowToStructByPos[turn], selectTurns, candidates,
+		s.trials.without(s.aside.Resting(aside.Event)))
 	if s.aside.SetUnreadable(ctx, waiting, err) {
 		return 0, true, nil
 	}
-	for i := 0; err == nil && i < len(turns) && !left; i++ {
-		wait, left, err = s.fanOut(ctx, turns[i])
+	for i, found := 0, s.turns.order(found); err == nil && i < len(found) && !left; i++ {
+		event := found[i].Event
+		wait, left, err = s.fanOut(ctx, event)
 		if aside.Blames(ctx, err) { // not even its progress can be noted
-			left, err = s.aside.One(ctx, aside.Event, turns[i], true, err)
+			s.trials.end(event)
+			left, err = s.aside.One(ctx, aside.Event, event, true, err)
+		}
+		if left {
+			s.turns.took(found[i].Tenant)
 		}
 	}
 	return wait, left, pg.Wrap("fanning events out", err)

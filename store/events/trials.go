@@ -37,13 +37,19 @@ func (t *trials) of(event uuid.UUID) (size int, past []uuid.UUID) {
 	return batchSize, nil
 }
 
-// without leaves out the events of which only subscribers fail: all others get their runs meanwhile.
+// without leaves out the events on trial: only some of their subscribers fail, and their own turns say when these are
+// tried again.
 func (t *trials) without(resting []uuid.UUID) []uuid.UUID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.DeleteFunc(resting, func(event uuid.UUID) bool {
-		return t.list[event] != nil && len(t.list[event].past) > 0
-	})
+	return slices.DeleteFunc(resting, func(event uuid.UUID) bool { return t.list[event] != nil })
+}
+
+// end ends the trial of an event that fails as a whole.
+func (t *trials) end(event uuid.UUID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.list, event)
 }
 
 // failed notes that a batch has failed: the next one is half as large. alone is true if it came to one subscriber only,
