@@ -27,12 +27,12 @@ import (
 // readWaiting reads the runs of locked rows of ready. A run that ended while it waited, because its job was deleted,
 // is not found and only loses its row in ready. A run whose target works on has passed its deadline. A run that was
 // claimed before may have come back to ready while its job was being deleted, and a run may have been caused meanwhile.
-// The delete has then not seen it, so only for such a run the job's state is looked up. So is an event only for a run
-// that one may have caused.
+// The delete has then not seen it, so only for such a run the job's state is looked up. Bodies are read as many as fit
+// into mostBodies.
 var readWaiting = `
 SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt,
-       r.caused_by, coalesce(` + OfEvent(`name`) + `, ''), ` + OfEvent(`body`) + `, d.headers, d.body,
-       coalesce(d.template, false), d.webhook_id,
+       r.caused_by, coalesce(e.name, ''), CASE WHEN ` + fits + ` THEN e.body END, d.headers,
+       CASE WHEN ` + fits + ` THEN d.body END, NOT ` + fits + `, coalesce(d.template, false), d.webhook_id,
        coalesce(d.idempotency_key, ''), coalesce(d.expires_after, '0'), coalesce(r.step, ''), r.parent_run,
        ` + ofTrace + `,
        r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.accepted_at, r.created_at), coalesce(r.fence, 0),
@@ -50,9 +50,18 @@ SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_
        ` + keptColumns + `
 FROM punctual.runs r
 LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
+LEFT JOIN punctual.events e ON e.id = r.caused_by
 WHERE r.id = ANY($1::uuid[])
   AND (r.status IN ('pending', 'retrying') OR (r.status = 'running' AND r.accepted_at IS NOT NULL))
 ORDER BY r.id`
+
+// mostBodies is how many bytes of bodies one claim reads. A run whose body would be more stays due for the next one.
+const (
+	mostBodies = 8 << 20
+	bodies     = `sum(coalesce(octet_length(d.body), 0) + coalesce(octet_length(e.body), 0)) OVER (ORDER BY r.id)`
+)
+
+var fits = fmt.Sprintf(`(%s <= %d)`, bodies, mostBodies)
 
 const startWaiting = `
 WITH started AS (
@@ -77,7 +86,7 @@ type readyClaim struct {
 	claim  scheduler.Claim
 	taking
 	silent    bool // claims the attempts of overdue targets instead of due runs
-	more      bool // there may be more overdue attempts
+	more      bool // there may be more overdue attempts, or runs that are due
 	following Following
 	wary      bool
 	dated     dated
@@ -133,6 +142,7 @@ type waitingRun struct {
 	fresh   bool                     // it was never claimed before
 	unsent  bool                     // no attempt of it was ever sent
 	dated   bool                     // it was dated: it became a run once it was due
+	heavy   bool                     // its body is not read, because those before it come to mostBodies
 	started time.Time
 	losses  int // attempts in a row, just before this one, that ended by silence: 0, 1 or 2 (for two or more)
 	kept    KeptResponse
@@ -141,6 +151,7 @@ type waitingRun struct {
 // ClaimReady implements scheduler.Store.
 func (s *Claims) ClaimReady(ctx context.Context, claim scheduler.Claim) (domain.Batch, error) {
 	var batch domain.Batch
+	var more bool
 	left, err := s.through(ctx, &s.sieves.ready, func(ctx context.Context, of taking) ([]item, int, error) {
 		c, err := s.claimReady(ctx, readyClaim{claim: claim, taking: of})
 		if days.IsMissing(err) { // of the day on which a dated run was due long ago
@@ -150,14 +161,14 @@ func (s *Claims) ClaimReady(ctx context.Context, claim scheduler.Claim) (domain.
 			}
 			c, err = s.claimReady(ctx, readyClaim{claim: claim, taking: of})
 		}
-		batch = c.batch
+		batch, more = c.batch, c.more
 		return c.items(), c.batch.Settled, err
 	})
 	if err != nil {
 		return domain.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
 	}
 	s.giveSteps(ctx, batch.Runs)
-	if left {
+	if left || more {
 		batch.Full = everyQueue(claim.Quotas)
 	}
 	return batch, nil
@@ -288,7 +299,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 			if err := rows.Scan(append([]any{
 				&w.RunID, &w.key.Job, &w.key.Version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt,
 				&w.CausedBy, &w.Event, (*seal.Bytes)(&w.EventBody), seal.Noting(&headers, &plain),
-				seal.Noting((*seal.Bytes)(&w.Body), &plain), &w.Template, &w.WebhookID, &w.IdempotencyKey,
+				seal.Noting((*seal.Bytes)(&w.Body), &plain), &w.heavy, &w.Template, &w.WebhookID, &w.IdempotencyKey,
 				&w.ExpiresAfter, &w.Step, &w.Workflow, &w.TraceParent,
 				&w.overdue, &w.AcceptedAt, &w.Fence, &w.started, &w.losses, &w.deleted, &w.fresh, &w.unsent,
 				&w.dated,
@@ -296,7 +307,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 				return err
 			}
 			w.key.Step = w.Step
-			if plain && c.claims.db.Seals() {
+			if plain && !w.heavy && c.claims.db.Seals() {
 				c.unsealed.add(w.RunID, w.Body, headers)
 			}
 			if headers != nil {
@@ -383,6 +394,10 @@ func (c *readyClaim) decide() {
 // settle decides what becomes of a waiting run.
 func (c *readyClaim) settle(w waitingRun) {
 	if c.leaveLocked(w) || c.overlaps.over(w.RunID) {
+		return
+	}
+	if w.heavy {
+		c.stays[w.RunID], c.more = true, true
 		return
 	}
 	job := c.found.Job(w.key)

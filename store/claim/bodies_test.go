@@ -1,0 +1,59 @@
+package claim_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	. "punctual/internal/storetest"
+	"punctual/scheduler/domain"
+	"punctual/store/jobs"
+)
+
+// A hundred runs with the largest bodies would be 25 MB in one claim, whether each has its own or one event has caused
+// them all.
+func TestAClaimIsBoundedByTheBytesOfItsBodies(t *testing.T) {
+	const large, runs, most = 250 << 10, 60, 8 * mebibyte
+	body := `{"x":"` + strings.Repeat("x", large) + `"}`
+	for name, make := range map[string]func(c Replica){
+		"bodies of their own": func(c Replica) {
+			c.Create("job", Never, func(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyAllow })
+			for range runs {
+				_, err := c.For(c.Tenant).TriggerJob(t.Context(), "job", jobs.TriggerRequest{Body: []byte(body)})
+				c.Must(err)
+			}
+		},
+		"the body of an event": func(c Replica) {
+			for i := range runs {
+				c.Create(fmt.Sprint("job", i), On("large", ""))
+			}
+			c.Emit("large", body)
+			c.FanOut()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := NewReplica(t)
+			make(c)
+			claims, sent := 0, 0
+			for more := true; more; claims++ {
+				batch := c.ClaimWaiting(domain.WorkReady, 100)
+				read := 0
+				for _, a := range batch.Runs {
+					if c.SentBody(a) != body {
+						t.Fatalf("a run is sent %.60q", c.SentBody(a))
+					}
+					read += len(a.Body) + len(a.EventBody)
+				}
+				sent += len(batch.Runs)
+				more = len(batch.Full) > 0
+				if read > most || more && read < most-large {
+					t.Errorf("a claim of %d runs reads %d bytes", len(batch.Runs), read)
+				}
+			}
+			if claims != 2 || sent != runs {
+				t.Errorf("%d runs are claimed in %d claims", sent, claims)
+			}
+			c.WantCount(0, "runs wait", `SELECT count(*) FROM punctual.ready`)
+		})
+	}
+}
