@@ -1726,11 +1726,12 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM punctual.refuse_other_table('record_changes', TG_TABLE_SCHEMA::text, TG_TABLE_NAME::text, '^runs(_\d{8}(_failures)?)?$');
     INSERT INTO punctual.changes (feed, tenant, runs)
-    SELECT f.id, f.tenant, array_agg(w.id)
-    FROM written w
-    JOIN punctual.change_feeds f ON f.tenant = w.tenant
-    WHERE w.status IN ('succeeded', 'dead', 'skipped', 'cancelled')
-    GROUP BY f.id, f.tenant;
+    SELECT f.id, w.tenant, w.runs
+    FROM (SELECT w.tenant, array_agg(w.id) AS runs
+          FROM written w
+          WHERE w.status IN ('succeeded', 'dead', 'skipped', 'cancelled')
+          GROUP BY w.tenant) w
+    CROSS JOIN LATERAL (SELECT f.id FROM punctual.change_feeds f WHERE f.tenant = w.tenant OFFSET 0) f; -- of no other
     RETURN NULL;
 END
 $$;

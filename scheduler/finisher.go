@@ -64,7 +64,7 @@ func (f *finisher) run(ctx context.Context) {
 				"outcomes could not be written because another transaction has locked their rows; the runs will be recovered",
 				append([]any{"count", len(f.aside.outcomes)}, f.aside.first()...)...)
 			return
-		case first, open = <-f.aside.orNot(f.queue, open && len(f.stuck.outcomes) < mostAside):
+		case first, open = <-f.aside.orNot(f.queue, open):
 		case <-f.aside.due:
 			if !f.write(ctx, f.aside.take()) {
 				return

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"time"
 
 	"punctual/scheduler/domain"
@@ -11,6 +12,8 @@ import (
 const (
 	soonestStuck = 5 * time.Second
 	longestStuck = time.Minute
+	// mostStuck bounds the outcomes that are kept. The oldest beyond it are left to the recovery.
+	mostStuck = 200
 )
 
 // stuck holds outcomes that cannot be written although everything else can, such as one whose row is damaged. The store
@@ -24,6 +27,14 @@ type stuck struct {
 
 // put adds an outcome that could not be written.
 func (s *stuck) put(o domain.Outcome) { s.outcomes = append(s.outcomes, o) }
+
+// over returns those beyond mostStuck, which are kept no longer.
+func (s *stuck) over() []domain.Outcome {
+	n := max(len(s.outcomes)-mostStuck, 0)
+	over := slices.Clone(s.outcomes[:n])
+	s.outcomes = slices.Delete(s.outcomes, 0, n)
+	return over
+}
 
 // due delivers when an outcome is to be tried again.
 func (s *stuck) due() <-chan time.Time {

@@ -10,11 +10,14 @@ import (
 
 // Part is how long work on a part of a batch may take. A part is tried because the whole batch failed, so it must not
 // hold up the others for as long as a whole batch may: a chore's takes at most Whole. An item that takes longer alone is
-// tried once more, for Alone.
+// tried once more, for Alone, unless other parts were done at once. All parts are tried for about Parts.
 const (
 	Whole = 5 * time.Second
 	Part  = time.Second
 	Alone = 5 * time.Second
+	Parts = 4 * time.Second
+
+	quickly = 200 * time.Millisecond
 )
 
 // Failed is an item that fails alone.
@@ -38,8 +41,12 @@ func TooSlow(err error) bool {
 }
 
 // Apart has work done on items: on all together if that is possible, or else on parts. It returns the items that fail
-// alone. With an error the work on some of the items was not done, and is to be done later: the database cannot be
-// used. If nothing at all is done in time, that is an error, too: then the machine is slow, and no item is at fault.
+// alone, and after Parts those of which no part was done, if others were done at once. With an error the work on some of
+// the items was not done, and is to be done later: the database cannot be used, or nothing at all is done in time. Then
+// the machine is slow, and no item is at fault.
+//
+// Parts are halves of the items as they are ordered, the largest first. So items that may fail for the same reason, such
+// as those of a tenant, come next to each other.
 //
 // Work must be idempotent, as a part is done again of which it is not known whether it was committed.
 func Apart[T any](
@@ -55,24 +62,38 @@ func Apart[T any](
 	if len(items) == 1 && !TooSlow(err) {
 		return []Failed[T]{{items[0], err}}, nil
 	}
-	done, refused := false, false
+	begun, limit := time.Now(), Part
+	quick, done, refused := false, false, false
 	for parts := Halves(items); len(parts) > 0; {
 		part := parts[0]
 		parts = parts[1:]
-		err := within(ctx, Part, part, work)
-		if len(part) == 1 && Blames(ctx, err) && TooSlow(err) {
+		if len(part) == 1 {
+			limit = Part
+		}
+		tried := time.Now()
+		err := within(ctx, limit, part, work)
+		if err == nil && len(part) > 1 { // so smaller ones take no longer, unless they hang
+			limit = min(max(10*time.Since(tried), quickly), limit)
+		}
+		quick = quick || err == nil
+		if len(part) == 1 && !quick && Blames(ctx, err) && TooSlow(err) {
 			err = within(ctx, Alone, part, work) // a slow machine is not its fault
 		}
+		long := time.Since(begun) > Parts
 		switch {
 		case err == nil:
 			done = true
 		case !Blames(ctx, err):
 			return failed, err
-		case len(part) > 1:
+		case len(part) > 1 && !long:
 			parts = append(parts, Halves(part)...)
+		case long && !quick && TooSlow(err):
+			return nil, err
 		default:
 			refused = refused || !TooSlow(err)
-			failed = append(failed, Failed[T]{part[0], err})
+			for _, item := range part {
+				failed = append(failed, Failed[T]{item, err})
+			}
 		}
 	}
 	if len(failed) > 0 && !done && !refused {

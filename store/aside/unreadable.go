@@ -18,10 +18,12 @@ type Rows struct {
 	Table, ID, Are string
 }
 
-// reading bounds a statement that reads such rows, and readingPart one that reads a part of them.
+// reading bounds a statement that reads such rows. One that reads a part of them is bounded by many times what it
+// takes to read none, within leastReadingPart and mostReadingPart: about 60 of them hang until the row is found.
 const (
-	reading     = 500 * time.Millisecond
-	readingPart = 100 * time.Millisecond
+	reading          = 500 * time.Millisecond
+	leastReadingPart = 20 * time.Millisecond
+	mostReadingPart  = 100 * time.Millisecond
 )
 
 // SetUnreadable sets the item aside whose row cannot be read, after the selection of a batch has failed: that does not
@@ -47,12 +49,17 @@ func unreadable(
 	ctx context.Context, read func(limit time.Duration, first, last uuid.UUID) error,
 ) (id uuid.UUID, found bool) {
 	first, last := uuid.Nil, uuid.Max
+	begun := time.Now()
+	if read(reading, uuid.Nil, uuid.Nil) != nil { // nothing can be read, or all takes long
+		return uuid.Nil, false
+	}
+	part := min(max(20*time.Since(begun), leastReadingPart), mostReadingPart)
 	if !Blames(ctx, read(reading, first, last)) {
 		return uuid.Nil, false
 	}
 	for first != last {
 		middle := plus(first, new(big.Int).Rsh(new(big.Int).Sub(number(last), number(first)), 1))
-		if Blames(ctx, read(readingPart, first, middle)) {
+		if Blames(ctx, read(part, first, middle)) {
 			last = middle
 		} else {
 			first = plus(middle, big.NewInt(1))
@@ -64,7 +71,7 @@ func unreadable(
 	if !Blames(ctx, read(reading, first, last)) { // so many rows have taken too long
 		return uuid.Nil, false
 	}
-	return first, read(readingPart, uuid.Nil, uuid.Nil) == nil // else nothing can be read, or all takes long
+	return first, read(part, uuid.Nil, uuid.Nil) == nil // else all takes long
 }
 
 func number(id uuid.UUID) *big.Int { return new(big.Int).SetBytes(id[:]) }

@@ -160,6 +160,40 @@ func TestAnOutcomeThatFailsKeepsNoOtherFromBeingWritten(t *testing.T) {
 	}
 }
 
+// A job of which one outcome could not be written keeps ending runs. Its next outcomes hold up no batch, and are written
+// once one of its outcomes can be.
+func TestAJobWhoseOutcomesFailHoldsUpNoOtherTwice(t *testing.T) {
+	c := NewReplica(t)
+	c.Exec(`CREATE SEQUENCE punctual.tries; GRANT ALL ON SEQUENCE punctual.tries TO PUBLIC`)
+	var outcomes []domain.Outcome
+	c.Create("hostile", Never)
+	c.Create("well", Never)
+	for _, job := range []string{"hostile", "well", "hostile", "well", "well", "well"} {
+		outcomes = append(outcomes, Succeeded(c.Begun(job)))
+	}
+	hostile := []domain.Outcome{outcomes[0], outcomes[2]}
+	mend := breaks(c, "UPDATE", "runs", "job_id", hostile[0].Job.ID,
+		`PERFORM nextval('punctual.tries'); RAISE EXCEPTION 'the row is damaged' USING ERRCODE = 'data_corrupted'`)
+	tries := func() int { return c.Count(`SELECT last_value FROM punctual.tries`) }
+	leftOf(c, outcomes[:2])
+	before := tries()
+	if left := leftOf(c, outcomes[2:]); len(left.Failing) != 1 || left.Failing[hostile[1].RunID] == nil {
+		t.Errorf("left out: %+v", left)
+	}
+	if n := tries(); n != before || before == 0 {
+		t.Errorf("the outcome of the job was tried %d times together with others, after %d times before", n-before, before)
+	}
+	c.WantCount(4, "runs have succeeded", `SELECT count(*) FROM punctual.runs WHERE status = 'succeeded'`)
+	c.WantCount(2, "items are set aside", `SELECT count(*) FROM punctual.set_aside`)
+	mend()
+	leftOf(c, hostile[:1])
+	if left := leftOf(c, []domain.Outcome{hostile[1], outcomes[5]}); len(left.Failing) > 0 {
+		t.Errorf("once one could be written: %+v", left)
+	}
+	c.WantCount(6, "runs have succeeded", `SELECT count(*) FROM punctual.runs WHERE status = 'succeeded'`)
+	c.WantCount(0, "items are set aside", `SELECT count(*) FROM punctual.set_aside`)
+}
+
 func TestARunOfALostReplicaThatFailsKeepsNoOtherFromBeingTakenOver(t *testing.T) {
 	for name, how := range refusals {
 		t.Run(name, func(t *testing.T) {
@@ -185,9 +219,9 @@ func TestARunOfALostReplicaThatFailsKeepsNoOtherFromBeingTakenOver(t *testing.T)
 }
 
 // leftOf writes outcomes, ends their lease, and returns what was left out.
-func leftOf(c Replica, outcomes []domain.Outcome, lease uuid.UUID) (left scheduler.LeftOutcomesError) {
+func leftOf(c Replica, outcomes []domain.Outcome, leases ...uuid.UUID) (left scheduler.LeftOutcomesError) {
 	c.T.Helper()
-	_, err := c.Claims.Finish(Bounded(c.T), outcomes, []uuid.UUID{lease})
+	_, err := c.Claims.Finish(Bounded(c.T), outcomes, leases)
 	if some, is := errors.AsType[*scheduler.LeftOutcomesError](err); is {
 		return *some
 	}

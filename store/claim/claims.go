@@ -47,13 +47,14 @@ type Claims struct {
 	definitions *definitions.Definitions
 	followers   followers
 
-	wary    wariest
-	later   later
-	patient patient
-	aside   *aside.Aside
-	sieves  sieves
-	bounds  [domain.WorkKinds]bound // of slots there are none: most of their claims look at the last seconds only
-	failing failing                 // tenants of whose limits nothing can be drawn
+	wary     wariest
+	later    later
+	patient  patient
+	aside    *aside.Aside
+	sieves   sieves
+	suspects suspects
+	bounds   [domain.WorkKinds]bound // of slots there are none: most of their claims look at the last seconds only
+	failing  failing                 // tenants of whose limits nothing can be drawn
 
 	uncompiled atomic.Bool // most of the last claim's definitions were not compiled yet: it is likely of the next one too
 

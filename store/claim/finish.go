@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -213,35 +214,53 @@ func (s *Claims) Finish(
 		superseded += n
 		return err
 	}
-	inParts := false // the leases end with the whole batch, or after all its parts
+	all := outcomes
+	suspect, outcomes := s.suspects.among(all)
+	for _, o := range suspect {
+		why := s.suspects.why(o.Job.ID)
+		if !s.setAside(ctx, o, why) {
+			outcomes = append(outcomes, o)
+			continue
+		}
+		left.Failing[o.RunID] = why
+	}
+	inParts := len(left.Failing) > 0 // the leases end with the whole batch, or after all its parts
+	slices.SortStableFunc(outcomes, func(a, b domain.Outcome) int { return cmp.Compare(a.Job.Tenant, b.Job.Tenant) })
 	failed, err := aside.Apart(ctx, outcomes, func(ctx context.Context, part []domain.Outcome) error {
-		if len(part) == len(outcomes) {
+		if len(part) == len(all) {
 			return write(ctx, part, released, earlier)
 		}
 		inParts = true
 		return write(ctx, part, nil, nil)
 	})
+	if aside.TooSlow(err) {
+		s.patient.statements.tooShort()
+		if s.patient.statements.now() >= longPatience && s.isSoundAtOnce(ctx) { // all of them hang
+			for _, o := range outcomes {
+				failed = append(failed, aside.Failed[domain.Outcome]{Item: o, Err: err})
+			}
+			err = nil
+		}
+	}
 	for _, f := range failed {
 		if !s.setAside(ctx, f.Item, f.Err) {
 			return 0, f.Err // all are kept, and written again
 		}
 		left.Failing[f.Item.RunID] = f.Err
+		s.suspects.add(f.Item.Job.ID, f.Err)
 	}
 	switch {
 	case err != nil:
-		if aside.TooSlow(err) {
-			s.patient.statements.tooShort()
-		}
 		return 0, err
 	case inParts || len(failed) > 0:
-		earlier = append(slices.Clone(earlier), pg.Column(outcomes, runOf)...)
-		if err := write(ctx, nil, left.free(released, outcomes), earlier); err != nil {
+		earlier = append(slices.Clone(earlier), pg.Column(all, runOf)...)
+		if err := write(ctx, nil, left.free(released, all), earlier); err != nil {
 			return 0, err
 		}
 	default:
 		s.patient.statements.wentWell()
 	}
-	s.forgetAside(ctx, outcomes, left)
+	s.forgetAside(ctx, all, left)
 	if left.any() {
 		return superseded, &left.LeftOutcomesError
 	}

@@ -60,5 +60,6 @@ func (s *Claims) forgetAside(ctx context.Context, outcomes []domain.Outcome, lef
 		return
 	}
 	written := slices.DeleteFunc(slices.Clone(outcomes), left.has)
+	s.suspects.clear(written)
 	s.aside.Done(ctx, aside.Outcome, pg.Column(written, runOf)...)
 }

@@ -22,6 +22,7 @@ const (
 	leastPatience = 500 * time.Millisecond
 	mostDoublings = 4 // 8 s: less than the silence after which a replica counts as lost
 	manyWell      = 100
+	longPatience  = 4 * leastPatience // long enough for what others do at once
 )
 
 func (p *patience) now() time.Duration { return leastPatience << p.doublings.Load() }

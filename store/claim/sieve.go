@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -159,6 +160,7 @@ func (v *sieve) back(p taking) {
 // blame decides about a batch, or a part of one, that has failed. It reports whether to go on: it is not if the machine
 // is slow.
 func (s *Claims) blame(ctx context.Context, v *sieve, p taking, locked []item, err error) (goOn bool) {
+	slices.SortStableFunc(locked, func(a, b item) int { return cmp.Compare(a.tenant, b.tenant) })
 	ids := pg.Column(locked, func(i item) uuid.UUID { return i.id })
 	slow := aside.TooSlow(err)
 	switch {

@@ -35,8 +35,13 @@ func (s *Claims) putAside(ctx context.Context, item aside.Item, reason error) bo
 }
 
 // isSound reports whether claims and finishes can write at all.
-func (s *Claims) isSound(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+func (s *Claims) isSound(ctx context.Context) bool { return s.isSoundWithin(ctx, 2*time.Second) }
+
+// isSoundAtOnce reports whether they can although all of a batch takes too long: then the machine is not slow.
+func (s *Claims) isSoundAtOnce(ctx context.Context) bool { return s.isSoundWithin(ctx, 100*time.Millisecond) }
+
+func (s *Claims) isSoundWithin(ctx context.Context, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	var b pgx.Batch
 	for _, statement := range sounding {

@@ -64,7 +64,7 @@ type forgetting struct {
 // batch removes a batch. It says that it found a whole one unless there are no more.
 func (f *forgetting) batch(ctx context.Context) (found, gone int, err error) {
 	var b pgx.Batch
-	b.Queue(pg.ByIndex)
+	b.Queue(pg.Briskly)
 	b.Queue(forget, f.after, f.till, f.size, f.events.aside.Resting(aside.Event)).QueryRow(pg.IntoPlaces(&found, &gone, &f.after))
 	err = f.events.db.Chores.SendBatch(ctx, &b).Close()
 	switch {

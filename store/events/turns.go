@@ -12,12 +12,13 @@ import (
 // ($2).
 const selectTurns = `
 WITH RECURSIVE tenants AS (
-    (SELECT tenant FROM punctual.events WHERE turn_at <= now() ORDER BY tenant LIMIT 1)
+    (SELECT tenant FROM punctual.events WHERE turn_at <= now() AND id <> ALL($2::uuid[]) ORDER BY tenant LIMIT 1)
     UNION ALL
     SELECT n.tenant
     FROM tenants t, LATERAL (
         SELECT e.tenant FROM punctual.events e
-        WHERE e.tenant > t.tenant AND e.turn_at <= now() ORDER BY e.tenant LIMIT 1) n)
+        WHERE e.tenant > t.tenant AND e.turn_at <= now() AND e.id <> ALL($2::uuid[])
+        ORDER BY e.tenant LIMIT 1) n)
 SELECT t.tenant, e.id
 FROM tenants t, LATERAL (
     SELECT e.id, e.turn_at FROM punctual.events e

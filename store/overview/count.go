@@ -38,13 +38,14 @@ const (
 // written. The claim and the finish of a run do nothing for it.
 func (b *Board) CountHours(ctx context.Context) (wait time.Duration, left bool, err error) {
 	var w written
+	oldest := b.oldestSlot(ctx)
 	wait, left, err = b.alone(ctx, "counted_hours", func(tx *pg.Tx, now time.Time) (bool, error) {
 		h, err := takeHour(ctx, tx)
 		if err != nil || h == nil {
 			return false, err
 		}
 		h.batch = b.batch
-		w, err = b.countHour(ctx, tx, *h, now)
+		w, err = b.countHour(ctx, tx, *h, now, oldest)
 		return true, err
 	})
 	if aside.Blames(ctx, err) && b.leaveOut(ctx, w) {
@@ -65,7 +66,9 @@ func (b *Board) alone(
 		var now time.Time
 		var mine bool
 		err := tx.QueryRow(ctx, `
-			SELECT now(), EXISTS (SELECT FROM punctual.locks WHERE name = $1 FOR UPDATE SKIP LOCKED)`, lock).Scan(&now, &mine)
+			SELECT now(), EXISTS (SELECT FROM punctual.locks WHERE name = $1 FOR UPDATE SKIP LOCKED),
+			       set_config('statement_timeout', $2::int::text, true)`, lock, aside.Whole.Milliseconds()).
+			Scan(&now, &mine, nil)
 		if err == nil && mine {
 			left, err = count(tx, now)
 		}
@@ -118,6 +121,8 @@ func (b *Board) leaveOut(ctx context.Context, w written) bool {
 	tenants := slices.Collect(maps.Keys(w.tallies))
 	undone := errors.New("was only tried")
 	failed, err := aside.Apart(ctx, tenants, func(ctx context.Context, some []int32) error {
+		ctx, cancel := context.WithTimeout(ctx, aside.Whole)
+		defer cancel()
 		err := b.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 			part := tallies{}
 			for _, tenant := range some {
@@ -161,7 +166,9 @@ DELETE FROM punctual.hourly_runs
 WHERE hour = $1 AND round < $2 AND tenant <> ALL($3::int[]) AND ($4::int[] IS NULL OR tenant = ANY($4::int[]))`
 
 // countHour does the next task of an hour.
-func (b *Board) countHour(ctx context.Context, tx *pg.Tx, h hour, now time.Time) (w written, err error) {
+func (b *Board) countHour(
+	ctx context.Context, tx *pg.Tx, h hour, now time.Time, oldest *time.Time,
+) (w written, err error) {
 	t := h.task(now)
 	tallies, c, err := readBatch(ctx, tx, t, h.batch)
 	if err != nil {
@@ -170,10 +177,6 @@ func (b *Board) countHour(ctx context.Context, tx *pg.Tx, h hour, now time.Time)
 	leftOut := b.notCounted()
 	for _, tenant := range leftOut {
 		delete(tallies, tenant)
-	}
-	oldest, err := oldestSlot(ctx, tx)
-	if err != nil {
-		return w, err
 	}
 	after := h.add(t, c, now, oldest)
 	w = written{tallies, h.begin, after.round}
@@ -238,9 +241,12 @@ func readBatch(ctx context.Context, tx *pg.Tx, t task, most int64) (tallies, cou
 	return all, c, err
 }
 
-// oldestSlot returns the oldest slot that is due and not claimed; nil if there is none. Jitter may hide an older one.
-func oldestSlot(ctx context.Context, tx *pg.Tx) (oldest *time.Time, err error) {
-	err = tx.QueryRow(ctx, `
+// oldestSlot returns the oldest slot that is due and not claimed; nil if there is none. Jitter may hide an older one. If
+// the slots cannot be read, that is as if very old ones were due.
+func (b *Board) oldestSlot(ctx context.Context) (oldest *time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, aside.Part)
+	defer cancel()
+	if err := b.db.Chores.QueryRow(ctx, `
 		SELECT min(d.scheduled_for)
 		FROM punctual.queues q
 		CROSS JOIN generate_series(0, 2) p
@@ -248,6 +254,8 @@ func oldestSlot(ctx context.Context, tx *pg.Tx) (oldest *time.Time, err error) {
 		    SELECT s.scheduled_for
 		    FROM punctual.schedules s
 		    WHERE s.enabled AND s.lane = (q.id * 4 + p)::smallint AND s.next_run_at <= now()
-		    ORDER BY s.next_run_at LIMIT 1) d`).Scan(&oldest)
-	return oldest, err
+		    ORDER BY s.next_run_at LIMIT 1) d`).Scan(&oldest); err != nil {
+		return new(time.Time)
+	}
+	return oldest
 }
