@@ -109,12 +109,15 @@ func (s *Claims) Contenders(ctx context.Context, of domain.Work, queues []int16)
 	sql, arguments := Contending(of, queues, s.bounds[of].begin(queues, time.Now()))
 	found, err := s.contenders(ctx, of, queues, sql, arguments)
 	if aside.Blames(ctx, err) {
-		sql, v := readyContendersAround, &s.sieves.ready
+		sql, among := readyContendersAround, runsAhead
 		if of == domain.WorkDue || of == domain.WorkLate {
-			sql, v = slotContendersAround, &s.sieves.due
+			sql, among = slotContendersAround, slotsAhead
 		}
-		s.aside.SetUnreadable(ctx, v.rows, err)
-		found, err = s.contenders(ctx, of, queues, sql, append(arguments, s.aside.Of(v.kind)))
+		if aside.TooSlow(err) {
+			s.patient.statements.tooShort()
+		}
+		s.aside.SetUnreadable(ctx, among, err)
+		found, err = s.contenders(ctx, of, queues, sql, append(arguments, s.aside.Of(among.Kind)))
 	}
 	return found, pg.Wrap("looking for the tenants that wait", err)
 }
@@ -122,6 +125,8 @@ func (s *Claims) Contenders(ctx context.Context, of domain.Work, queues []int16)
 func (s *Claims) contenders(
 	ctx context.Context, of domain.Work, queues []int16, sql string, arguments []any,
 ) (found []admit.Contender, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*s.patient.statements.now())
+	defer cancel()
 	var now time.Time
 	var b pgx.Batch
 	b.Queue(pg.ByIndex, pg.Prepared{}) // without lastingPlan: with 1,000 tenants that one costs a fifth more for every run
