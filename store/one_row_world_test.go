@@ -192,7 +192,7 @@ func (w *tenantWorld) ended() {
 func (w *tenantWorld) past() {
 	job := w.Create("past", Never)
 	w.RanTwice(job.ID, w.Ago(31))
-	w.RanTwice(job.ID, w.Ago(91))
+	w.RanTwice(job.ID, w.Ago(93))
 	w.old = w.Ago(100)
 	w.Ran(job.ID, w.Clock().Add(-2*time.Hour), domain.StatusSucceeded)
 	w.Exec(`INSERT INTO punctual.idempotency_keys (tenant, key, created_at, request_hash, status, response)
