@@ -221,6 +221,8 @@ func (a *Aside) ofJob(ctx context.Context, item Item) Item {
 	case ofTenants[item.Kind] != "":
 		read = `SELECT tenant, NULL::uuid FROM ` + ofTenants[item.Kind] + ` WHERE id = $1`
 	}
+	ctx, cancel := context.WithTimeout(ctx, Part)
+	defer cancel()
 	_ = a.db.Chores.QueryRow(ctx, read, item.ID).Scan(&item.Tenant, &item.Job) // what cannot be read stays unknown
 	return item
 }

@@ -25,7 +25,9 @@ var gone = map[aside.Kind]string{
 // TryAside tries again, by itself, what was set aside. A slot or a run is claimed by the tick loop.
 func (s *Claims) TryAside(ctx context.Context, i aside.Item) error {
 	var over bool // what cannot be read is there
-	if err := s.db.Chores.QueryRow(ctx, `SELECT `+gone[i.Kind], i.ID, i.Job).Scan(&over); err == nil && over {
+	limited, cancel := context.WithTimeout(ctx, aside.Part)
+	defer cancel()
+	if err := s.db.Chores.QueryRow(limited, `SELECT `+gone[i.Kind], i.ID, i.Job).Scan(&over); err == nil && over {
 		s.aside.Done(ctx, i.Kind, i.ID)
 		return nil
 	}

@@ -65,7 +65,9 @@ var waiting = aside.Rows{Kind: aside.Event, Table: "events", ID: "id", Are: "r.t
 // FanOut makes the runs of the next subscribers of an event: of the tenant whose turn it is, the one that has waited
 // longest for its own. It skips events on which other replicas work.
 func (s *Events) FanOut(ctx context.Context) (wait time.Duration, left bool, err error) {
-	found, err := pg.All(ctx, s.db.Chores, pgx.RowToStructByPos[turn], selectTurns, candidates,
+	limited, cancel := context.WithTimeout(ctx, aside.Whole)
+	defer cancel()
+	found, err := pg.All(limited, s.db.Chores, pgx.RowToStructByPos[turn], selectTurns, candidates,
 		s.trials.without(s.aside.Resting(aside.Event)))
 	if s.aside.SetUnreadable(ctx, waiting, err) {
 		return 0, true, nil

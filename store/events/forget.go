@@ -78,7 +78,9 @@ func (f *forgetting) batch(ctx context.Context) (found, gone int, err error) {
 		f.size = max(f.size/8, 1)
 	default:
 		f.stuck = err
-		over := f.events.db.Chores.QueryRow(ctx, `
+		limited, cancel := context.WithTimeout(ctx, aside.Part)
+		defer cancel()
+		over := f.events.db.Chores.QueryRow(limited, `
 			SELECT id FROM punctual.events WHERE id > $1 AND id < $2 AND id <> ALL($3::uuid[]) ORDER BY id LIMIT 1`,
 			f.after, f.till, f.events.aside.Resting(aside.Event)).Scan(&f.after)
 		if over != nil && !f.events.aside.SetUnreadable(ctx, overEvents, over) {
