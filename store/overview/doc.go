@@ -5,10 +5,7 @@
 package overview
 
 import (
-	"sync"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 
 	"punctual/store/pg"
 )
@@ -20,10 +17,10 @@ type Board struct {
 
 	leftOut sync.Map // tenants whose runs are not counted, each until when
 
-	streaks streaks
-	flights singleflight.Group
-	seen    sync.Map      // tenant to seen
-	age     time.Duration // of what is shared
+	streaks  streaks
+	boards   shared[Figures]
+	troubles shared[troubles]
+	age      time.Duration // of what is shared
 }
 
 // New returns the overview of a database.

@@ -77,31 +77,35 @@ type OpenLetters struct {
 	More bool `json:"more" doc:"Whether there are more: the newest 10,000 are counted." example:"false"`
 }
 
-// findFailing returns the failing jobs of a tenant, those with the newest failures first, and counts the open dead
-// letters. more is true if there may be further jobs. It reads without row-level security, by the filter alone: a
-// tenant may not read what replicas hold.
-func (b *Board) findFailing(
-	ctx context.Context, tenant int32,
-) (found []candidate, l OpenLetters, more bool, err error) {
+// troubles are the failing jobs of a tenant, those with the newest failures first, and its open dead letters.
+type troubles struct {
+	failing []candidate
+	letters OpenLetters
+	more    bool // there may be further jobs
+}
+
+// findFailing finds what fails. It reads without row-level security, by the filter alone: a tenant may not read what
+// replicas hold.
+func (b *Board) findFailing(ctx context.Context, tenant int32) (t troubles, err error) {
 	var batch pgx.Batch
 	batch.Queue(pg.ByIndex)
 	batch.Queue(selectFailing, pg.Prepared{}, tenant).Query(func(rows pgx.Rows) error {
 		var job, run *uuid.UUID
 		var letters int
-		_, err := pgx.ForEachRow(rows, []any{&l.Open, &more, &job, &run, &letters}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&t.letters.Open, &t.more, &job, &run, &letters}, func() error {
 			if job != nil && run != nil {
-				found = append(found, candidate{*job, *run, letters})
+				t.failing = append(t.failing, candidate{*job, *run, letters})
 			}
 			return nil
 		})
 		return err
 	})
 	err = b.db.Callers.SendBatch(ctx, &batch).Close()
-	l.More = l.Open >= mostLetters
+	t.letters.More = t.letters.Open >= mostLetters
 	if err == nil {
-		found, err = b.withoutSuccess(ctx, found)
+		t.failing, err = b.withoutSuccess(ctx, t.failing)
 	}
-	return found, l, more, pg.Wrap("looking for failing jobs", err)
+	return t, pg.Wrap("looking for failing jobs", err)
 }
 
 // withoutSuccess returns those of the jobs that have had no success since the failure. It never searches the runs of a
@@ -153,8 +157,9 @@ GROUP BY w.job`, ofJob.After(`r`, `w.failure`), w.Of(`r`, ofJob), ofJob.Order(`r
 }
 
 // FailingJobs returns the failing jobs of a tenant: up to 1,000, those with the newest failures. A job is failing while
-// an open dead letter of it, or a run of it that is retried, is newer than its last success.
+// an open dead letter of it, or a run of it that is retried, is newer than its last success. They are as old as a
+// shared board may be, and those of the last board.
 func (b *Board) FailingJobs(ctx context.Context, tenant int32) ([]uuid.UUID, error) {
-	found, _, _, err := b.findFailing(ctx, tenant)
-	return pg.Column(found, func(c candidate) uuid.UUID { return c.job }), err
+	t, err := b.troubles.get(ctx, tenant, b.age, "looking for failing jobs", b.findFailing)
+	return pg.Column(t.failing, func(c candidate) uuid.UUID { return c.job }), err
 }

@@ -26,17 +26,17 @@ type Figures struct {
 // Overview returns the overview of a tenant. What it reads is bounded, whatever the tenant has: index entries up to the
 // bounds of each figure, and counts that are made beforehand.
 func (b *Board) Overview(ctx context.Context, tenant int32) (f Figures, err error) {
-	found, letters, more, err := b.findFailing(ctx, tenant)
+	t, err := b.troubles.renew(ctx, tenant, b.findFailing)
 	if err != nil {
 		return f, err
 	}
-	f.DeadLetters = letters
-	f.Failing.Count, f.Failing.More = len(found), more
+	f.DeadLetters = t.letters
+	f.Failing.Count, f.Failing.More = len(t.failing), t.more
 	var batch pgx.Batch
 	batch.Queue(`SELECT now()`).QueryRow(func(row pgx.Row) error { return row.Scan(&f.AsOf) })
 	queueOverdue(&batch, &f.Overdue, tenant)
 	queueEvents(&batch, &f.Events, tenant)
-	queueFailing(&batch, &f.Failing, tenant, found)
+	queueFailing(&batch, &f.Failing, tenant, t.failing)
 	queueDay(&batch, &f.Day, tenant)
 	batch.Queue(`SELECT count(*) FROM (SELECT FROM punctual.set_aside WHERE tenant = $1 LIMIT 1000) n`, tenant).
 		QueryRow(pg.IntoPlaces(&f.SetAside))
