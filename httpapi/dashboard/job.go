@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"encoding/json"
+	"errors"
 	"net/url"
 	"slices"
 	"strconv"
@@ -35,6 +36,7 @@ type jobView struct {
 	Passed    *runs.SkippedRange // slots that a pause swallowed in the last days, and that were not made up for
 	Nearest   *time.Time         // to an instant at which there was none
 	Problem   *problem.Problem   // with that instant
+	Unread    string             // what could not be read in time
 }
 
 // Zone is the zone of the job's schedule.
@@ -48,6 +50,15 @@ func (j jobView) MayTrigger(editor, submitter bool) bool {
 // shownRuns is how many outcomes the strip of a job shows.
 const shownRuns = "100"
 
+// without notes what could not be read in time. It returns any other error.
+func (j *jobView) without(what string, err error) error {
+	if !errors.Is(err, errUnread) {
+		return err
+	}
+	j.Unread = what
+	return nil
+}
+
 func (v *visit) job(job httpapi.Job) error {
 	view := jobView{Job: job, At: strings.TrimSpace(v.param("at"))}
 	id := job.ID.String()
@@ -56,7 +67,8 @@ func (v *visit) job(job httpapi.Job) error {
 		return err
 	}
 	view.Upcoming = upcoming.Slots
-	if view.Stats, err = call(v, client.JobStats, nil, id); err != nil {
+	view.Stats, err = optional(v, client.JobStats, nil, id)
+	if err = view.without("The figures of its runs", err); err != nil {
 		return err
 	}
 	dated, err := call(v, client.DatedRuns, nil, id)
@@ -67,8 +79,8 @@ func (v *visit) job(job httpapi.Job) error {
 	query := v.filters([]string{"at", "zone"}, "cursor", "status", "reason")
 	query.Set("limit", shownRuns)
 	query.Set("view", "summary")
-	list, err := call(v, client.JobRuns, query, id)
-	if err != nil {
+	list, err := optional(v, client.JobRuns, query, id)
+	if err = view.without("Its runs", err); err != nil {
 		return err
 	}
 	view.Runs, view.Next = list.Data, text(list.NextCursor)

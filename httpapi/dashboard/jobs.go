@@ -30,6 +30,11 @@ func (j jobsView) Queues() bool {
 	return slices.ContainsFunc(j.Jobs, func(job httpapi.ListedJob) bool { return job.Queue != domain.DefaultQueue })
 }
 
+// Unread reports whether the newest runs were not read in time.
+func (j jobsView) Unread() bool {
+	return slices.ContainsFunc(j.Jobs, func(job httpapi.ListedJob) bool { return job.Recent != nil && job.Recent.Unread })
+}
+
 func (v *visit) jobs() error {
 	view := jobsView{Search: strings.TrimSpace(v.param("search"))}
 	query := searched(view.Search)

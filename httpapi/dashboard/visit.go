@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -82,6 +83,22 @@ func (v *visit) calls(s session) *client.Client {
 // call calls the API as the visitor may use it.
 func call[In, Out any](v *visit, of client.Call[In, Out], in In, names ...string) (Out, error) {
 	return of.Do(v.ctx(), v.api, in, names...)
+}
+
+// optionalWithin is how long a page waits for a part without which it is of use, too.
+const optionalWithin = 2 * time.Second
+
+var errUnread = errors.New("a part of the page was not read in time")
+
+// optional calls the API for such a part. If it takes too long, the error is errUnread.
+func optional[In, Out any](v *visit, of client.Call[In, Out], in In, names ...string) (Out, error) {
+	limited, cancel := context.WithTimeout(v.ctx(), optionalWithin)
+	defer cancel()
+	out, err := of.Do(limited, v.api, in, names...)
+	if err != nil && limited.Err() != nil && v.ctx().Err() == nil {
+		err = errUnread
+	}
+	return out, err
 }
 
 func (v *visit) ctx() context.Context { return v.r.Context() }

@@ -1,10 +1,12 @@
 package jobs_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
@@ -140,5 +142,34 @@ func TestASearchForATextReadsTheJobsOfAPageOnly(t *testing.T) {
 	// its version.
 	if n := rows() - before; n < 2_000 || n > 15_000 {
 		t.Errorf("%d rows were read, want about 10,000", n)
+	}
+}
+
+// Recent runs that cannot be read soon are told to be unread, and the list comes all the same. A list without them,
+// which has no word for that, fails. (The page of jobs waited for half a minute, and was 503.)
+func TestAListComesWithoutRunsThatCannotBeRead(t *testing.T) {
+	c := NewFixture(t)
+	c.Create("b")
+	c.Create("a", Then("b"))
+	free := c.Locks(`LOCK TABLE punctual.runs IN ACCESS EXCLUSIVE MODE`)
+	list, _, err := c.Jobs.ListJobs(Bounded(t), c.Tenant, jobs.Filter{Recent: 20})
+	Must(t, err)
+	for _, j := range list {
+		if j.Recent == nil || !j.Recent.Unread || len(j.Recent.Runs) > 0 || j.LastRun != nil {
+			t.Errorf("%s: %+v, last %+v", j.Definition.Name, j.Recent, j.LastRun)
+		}
+	}
+	if len(list) != 2 || list[0].Definition.Then[0].Job != "b" {
+		t.Errorf("the list has %+v", list)
+	}
+	limited, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, _, err := c.Jobs.ListJobs(limited, c.Tenant, jobs.Filter{}); err == nil {
+		t.Error("a list without recent runs says that none has run")
+	}
+	free()
+	list, _, err = c.Jobs.ListJobs(t.Context(), c.Tenant, jobs.Filter{Recent: 20})
+	if err != nil || list[0].Recent.Unread {
+		t.Errorf("later: %+v (%v)", list, err)
 	}
 }
