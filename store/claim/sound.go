@@ -38,7 +38,9 @@ func (s *Claims) putAside(ctx context.Context, item aside.Item, reason error) bo
 func (s *Claims) isSound(ctx context.Context) bool { return s.isSoundWithin(ctx, 2*time.Second) }
 
 // isSoundAtOnce reports whether they can although all of a batch takes too long: then the machine is not slow.
-func (s *Claims) isSoundAtOnce(ctx context.Context) bool { return s.isSoundWithin(ctx, 100*time.Millisecond) }
+func (s *Claims) isSoundAtOnce(ctx context.Context) bool {
+	return s.isSoundWithin(ctx, 100*time.Millisecond)
+}
 
 func (s *Claims) isSoundWithin(ctx context.Context, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)

@@ -5,6 +5,7 @@
 package overview
 
 import (
+	"sync"
 	"time"
 
 	"punctual/store/pg"
