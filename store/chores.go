@@ -157,8 +157,8 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 	return left, errors.Join(failed...)
 }
 
-// turn is how long one part of the tidying may take. Each begins no further batch after half of it, so a part that takes
-// longer hangs at some row, and keeps no other from its turn.
+// turn is how long one part of the tidying may take. Each begins no further batch after half of it, so a part that
+// takes longer hangs at some row, and keeps no other from its turn.
 const turn = 20 * time.Second
 
 func withinTurn(ctx context.Context, chore func(context.Context) (int, bool, error)) (int, bool, error) {

@@ -166,7 +166,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			Followers: []claim.Follower{s.defaults, links.Follower{}, payloadKey{s.Secrets}},
 		},
 		claim.Options{
-			Log: o.Log, ChoresDue: choresDue, Chores: choresAsked, Soon: choresSoon, Always: choresAlways, Ended: o.Ended, Tracer: o.Tracer,
+			Log: o.Log, Ended: o.Ended, Tracer: o.Tracer,
+			ChoresDue: choresDue, Chores: choresAsked, Soon: choresSoon, Always: choresAlways,
 		})
 	s.Events = events.New(s.DB, s.Days, s.Aside, events.Options{Log: o.Log, Kept: o.FailureRetention})
 	s.Fleet = fleet.New(s.DB.Callers)

@@ -9,8 +9,8 @@ import (
 )
 
 // Part is how long work on a part of a batch may take. A part is tried because the whole batch failed, so it must not
-// hold up the others for as long as a whole batch may: a chore's takes at most Whole. An item that takes longer alone is
-// tried once more, for Alone, unless other parts were done at once. All parts are tried for about Parts.
+// hold up the others for as long as a whole batch may: a chore's takes at most Whole. An item that takes longer alone
+// is tried once more, for Alone, unless other parts were done at once. All parts are tried for about Parts.
 const (
 	Whole = 5 * time.Second
 	Part  = time.Second
@@ -41,12 +41,12 @@ func TooSlow(err error) bool {
 }
 
 // Apart has work done on items: on all together if that is possible, or else on parts. It returns the items that fail
-// alone, and after Parts those of which no part was done, if others were done at once. With an error the work on some of
-// the items was not done, and is to be done later: the database cannot be used, or nothing at all is done in time. Then
+// alone, and after Parts those of which no part was done, if others were done at once. With an error the work on some
+// of the items was not done, and is to be done later: the database cannot be used, or nothing at all is done in time. Then
 // the machine is slow, and no item is at fault.
 //
-// Parts are halves of the items as they are ordered, the largest first. So items that may fail for the same reason, such
-// as those of a tenant, come next to each other.
+// Parts are halves of the items as they are ordered, the largest first. So items that may fail for the same reason,
+// such as those of a tenant, come next to each other.
 //
 // Work must be idempotent, as a part is done again of which it is not known whether it was committed.
 func Apart[T any](

@@ -160,8 +160,8 @@ func TestAnOutcomeThatFailsKeepsNoOtherFromBeingWritten(t *testing.T) {
 	}
 }
 
-// A job of which one outcome could not be written keeps ending runs. Its next outcomes hold up no batch, and are written
-// once one of its outcomes can be.
+// A job of which one outcome could not be written keeps ending runs. Its next outcomes hold up no batch, and are
+// written once one of its outcomes can be.
 func TestAJobWhoseOutcomesFailHoldsUpNoOtherTwice(t *testing.T) {
 	c := NewReplica(t)
 	c.Exec(`CREATE SEQUENCE punctual.tries; GRANT ALL ON SEQUENCE punctual.tries TO PUBLIC`)

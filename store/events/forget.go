@@ -65,7 +65,8 @@ type forgetting struct {
 func (f *forgetting) batch(ctx context.Context) (found, gone int, err error) {
 	var b pgx.Batch
 	b.Queue(pg.Briskly)
-	b.Queue(forget, f.after, f.till, f.size, f.events.aside.Resting(aside.Event)).QueryRow(pg.IntoPlaces(&found, &gone, &f.after))
+	b.Queue(forget, f.after, f.till, f.size, f.events.aside.Resting(aside.Event)).
+		QueryRow(pg.IntoPlaces(&found, &gone, &f.after))
 	err = f.events.db.Chores.SendBatch(ctx, &b).Close()
 	switch {
 	case err == nil && found < f.size:

@@ -40,7 +40,8 @@ type turns struct {
 	last int
 }
 
-// order puts first what belongs to tenants that have had no turn for longest. It forgets tenants that have nothing to do.
+// order puts first what belongs to tenants that have had no turn for longest. It forgets tenants that have nothing to
+// do.
 func (t *turns) order(found []turn) []turn {
 	t.mu.Lock()
 	defer t.mu.Unlock()

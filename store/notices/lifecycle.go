@@ -177,8 +177,9 @@ func (s *Teller) ClaimLifecycle(ctx context.Context) (*notice.Outgoing, error) {
 			    GROUP BY tenant HAVING count(*) >= $2)
 			SELECT l.id, l.tenant, t.name, l.url, l.message, l.body, l.left_out, now()`+sendable+`
 			  AND l.held_until <= now() AND l.tenant NOT IN (SELECT tenant FROM busy)
-			ORDER BY l.held_until LIMIT 1 FOR NO KEY UPDATE OF l SKIP LOCKED`, s.aside.Resting(aside.Recipient), mostBatches).Scan(
-			&l.Line, &l.Tenant, &l.tenant, &l.To.URL, &l.message, &l.Body, &l.leftOut, &l.now)
+			ORDER BY l.held_until LIMIT 1 FOR NO KEY UPDATE OF l SKIP LOCKED`,
+			s.aside.Resting(aside.Recipient), mostBatches).
+			Scan(&l.Line, &l.Tenant, &l.tenant, &l.To.URL, &l.message, &l.Body, &l.leftOut, &l.now)
 		if some, err := pg.Some(err); !some {
 			return nil, err
 		}

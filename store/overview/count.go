@@ -241,8 +241,8 @@ func readBatch(ctx context.Context, tx *pg.Tx, t task, most int64) (tallies, cou
 	return all, c, err
 }
 
-// oldestSlot returns the oldest slot that is due and not claimed; nil if there is none. Jitter may hide an older one. If
-// the slots cannot be read, that is as if very old ones were due.
+// oldestSlot returns the oldest slot that is due and not claimed; nil if there is none. Jitter may hide an older one.
+// If the slots cannot be read, that is as if very old ones were due.
 func (b *Board) oldestSlot(ctx context.Context) (oldest *time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, aside.Part)
 	defer cancel()

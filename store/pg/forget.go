@@ -38,18 +38,20 @@ func ForgetOld(
 	for i, column := range key {
 		same[i] = fmt.Sprintf("d.%[1]s = old.%[1]s", column)
 	}
-	f := forgetting{pool: p, age: age, size: ForgetBatch, over: []time.Time{}, sql: fmt.Sprintf(`
+	f := forgetting{
+		pool: p, age: age, size: ForgetBatch, over: []time.Time{}, sql: fmt.Sprintf(`
 		WITH old AS (
 		    SELECT %[3]s FROM punctual.%[1]s
 		    WHERE %[2]s < now() - $1::interval AND %[2]s >= $2 AND %[2]s <> ALL($4::timestamptz[])
 		    ORDER BY %[2]s LIMIT $3 FOR UPDATE SKIP LOCKED),
 		gone AS (DELETE FROM punctual.%[1]s d USING old WHERE %[4]s RETURNING old.%[2]s)
 		SELECT count(*), coalesce(max(%[2]s), $2) FROM gone`,
-		table, instant, strings.Join(columns, ", "), strings.Join(same, " AND ")),
+			table, instant, strings.Join(columns, ", "), strings.Join(same, " AND ")),
 		read: fmt.Sprintf(`
 		SELECT min(%[2]s), count(r::text) FROM punctual.%[1]s r
 		WHERE %[2]s >= $2 AND %[2]s <= $3 AND %[2]s < now() - $1::interval AND %[2]s <> ALL($4::timestamptz[])`,
-			table, instant)}
+			table, instant),
+	}
 	n, left, err := Repeat(ctx, ForgetBatch, f.batch)
 	return n, left, Wrap("removing old rows of "+table, errors.Join(f.stuck, err))
 }
