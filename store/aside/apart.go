@@ -42,8 +42,8 @@ func TooSlow(err error) bool {
 
 // Apart has work done on items: on all together if that is possible, or else on parts. It returns the items that fail
 // alone, and after Parts those of which no part was done, if others were done at once. With an error the work on some
-// of the items was not done, and is to be done later: the database cannot be used, or nothing at all is done in time. Then
-// the machine is slow, and no item is at fault.
+// of the items was not done, and is to be done later: the database cannot be used, or nothing at all is done in time.
+// Then the machine is slow, and no item is at fault.
 //
 // Parts are halves of the items as they are ordered, the largest first. So items that may fail for the same reason,
 // such as those of a tenant, come next to each other.
