@@ -229,7 +229,7 @@ func seeded(t *testing.T) (seed uint64) {
 	return seed
 }
 
-// Whatever single row fails, and however, the work of all other tenants is done. A few of all failures are drawn.
+// Whatever single row fails, and however, the work of all other tenants is done. Two of all failures are drawn.
 func TestOneRowFailsAndAllOthersAreDone(t *testing.T) {
 	t.Run("nothing fails", func(t *testing.T) { theOthersEnd(t, "", harm{}, 1) })
 	const drawn = 2
@@ -242,10 +242,15 @@ func TestOneRowFailsAndAllOthersAreDone(t *testing.T) {
 	}
 }
 
+// All failures take half an hour on two cores. So some of them are drawn, unless the environment has ROWS=all.
 func TestAnyRowFailsAndAllOthersAreDone(t *testing.T) {
 	pgtest.Exhaustive(t, "a world for each table and each way in which a row of it fails")
 	seed := seeded(t)
-	for _, f := range failures(NewFixtureOn(t, pgtest.DSN(t)), seed) {
+	all := failures(NewFixtureOn(t, pgtest.DSN(t)), seed)
+	if os.Getenv("ROWS") != "all" {
+		all = all[:30]
+	}
+	for _, f := range all {
 		t.Run(f.table+" "+f.how, func(t *testing.T) { theOthersEnd(t, f.table, harms[f.how], seed) })
 	}
 }
