@@ -128,10 +128,10 @@ type listJobsInput struct {
 	Label   []string `query:"label,explode" maxItems:"32" doc:"Only jobs with this label, as name=value. Repeat the parameter for several labels." example:"[\"team=billing\"]"`
 	Name    string   `query:"name" maxLength:"128" doc:"Only jobs whose name begins with this text."`
 	Q       string   `query:"q" maxLength:"128" doc:"Only jobs with this text in their name or description. Upper and lower case are the same. Without a label or name too, a page looks into 2,000 jobs: it may have few items, or none, and a next_cursor that continues with older jobs."`
-	Failing string   `query:"failing" enum:"true" doc:"true: only jobs that fail, as GET /v1/overview counts them: an open dead letter, or a run that is retried, is newer than the last success. Of the 1,000 jobs with the newest failures; as it was a second ago or later."`
+	Failing string   `query:"failing" enum:"true" doc:"true: only jobs that fail, as GET /v1/overview counts them: an open dead letter, or a run that is retried, is newer than the last success. Of the 1,000 jobs with the newest failures."`
 	Overdue string   `query:"overdue" enum:"true" doc:"true: only jobs of which a slot or a run is overdue, as GET /v1/overview counts them; up to 1,000."`
 	Paused  string   `query:"paused_by_operation" format:"uuid" doc:"Only jobs that this operation paused, and that nothing has resumed or paused anew since."`
-	Recent  int      `query:"recent" minimum:"0" maximum:"20" doc:"Shows the newest runs and skips of each job, this many at most, in the field recent. If they cannot be read within 2 s, the answer comes without them, and without last_run: see recent.unread." example:"20"`
+	Recent  int      `query:"recent" minimum:"0" maximum:"20" doc:"Shows the newest runs and skips of each job, this many at most, in the field recent. Without them after 2 s: see recent.unread." example:"20"`
 	View
 	Paging
 }

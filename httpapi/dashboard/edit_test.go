@@ -123,11 +123,11 @@ func TestAnEditWritesOnlyWhatWasChanged(t *testing.T) {
 	lastChange("missed.concurrency missed.policy")
 	b.post("/jobs/n/edit", filled(b.get("/jobs/n/edit"), "missed", "skip")...).want(303)
 	lastChange("missed.concurrency missed.policy")
-	b.post("/jobs/n/edit", filled(b.get("/jobs/n/edit"), "missed", "fire_all", "beside", "allow")...).want(303)
+	b.post("/jobs/n/edit", filled(b.get("/jobs/n/edit"), "missed", "fire_all", "missed_concurrency", "allow")...).want(303)
 	lastChange("missed.concurrency missed.policy")
 	form = b.get("/jobs/n/edit").want(200).shows("<option selected>allow</option>")
-	b.post("/jobs/n/edit", filled(form, "concurrency", "forbid")...).want(422).shows(`id="beside-fault"`, "concurrency_policy")
-	b.post("/jobs/n/edit", filled(form, "beside", "")...).want(303)
+	b.post("/jobs/n/edit", filled(form, "concurrency", "forbid")...).want(422).shows(`id="missed_concurrency-fault"`, "concurrency_policy")
+	b.post("/jobs/n/edit", filled(form, "missed_concurrency", "")...).want(303)
 	lastChange("missed.concurrency")
 }
 

@@ -111,7 +111,7 @@ func written(d domain.Definition) jobForm {
 		"attempts": strings.TrimPrefix(strconv.Itoa(d.Retry.MaxAttempts), "0"), // empty: none is set
 		"pending":  strings.TrimPrefix(strconv.Itoa(d.MaxPendingRuns), "0"),
 		"limits":   strings.Join(d.Limits, "\n"), "concurrency": string(d.ConcurrencyPolicy),
-		"missed": string(d.Missed.Policy), "beside": string(d.Missed.Concurrency), "then": "", "steps": "", "body": "",
+		"missed": string(d.Missed.Policy), "missed_concurrency": string(d.Missed.Concurrency), "then": "", "steps": "", "body": "",
 	}
 	for _, l := range d.Then {
 		f["then"] = strings.TrimPrefix(f["then"]+"\n"+l.Job+" "+string(cmp.Or(l.When, domain.WhenSucceeded)), "\n")
@@ -154,7 +154,7 @@ var formInputs = []struct{ name, label, at string }{
 	{"limits", "Limits", "limits"},
 	{"then", "Then", "then"},
 	{"missed", "Missed slots", "missed.policy"},
-	{"beside", "Missed slots of fire_all", "missed.concurrency"},
+	{"missed_concurrency", "Missed slots of fire_all", "missed.concurrency"},
 	{"queue", "Queue", "queue"},
 }
 
@@ -207,7 +207,7 @@ func (f jobForm) patch() map[string]any {
 		"concurrency_policy": orNull(f["concurrency"]), "max_pending_runs": number(f["pending"]),
 		"limits": f.limits(), "then": f.then(),
 	}
-	missed := map[string]any{"policy": orNull(f["missed"]), "concurrency": orNull(f["beside"])}
+	missed := map[string]any{"policy": orNull(f["missed"]), "concurrency": orNull(f["missed_concurrency"])}
 	if patch["missed"] = missed; f["missed"] != string(domain.MissedFireAll) {
 		missed["concurrency"] = nil // only fire_all has it
 	}

@@ -278,13 +278,13 @@ func moment(at any) time.Time {
 
 // closedLists are the closed lists of the API, for the options of a form.
 var closedLists = map[string]any{
-	"status":      domain.Statuses(),
-	"reason":      domain.Reasons(),
-	"death":       domain.ReasonsOf(domain.StatusDead),
-	"once":        []string{"delay", "at"},
-	"kind":        []string{"cron", "every", "at", "delay", "event", "none"},
-	"method":      []string{"POST", "GET", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"},
-	"concurrency": []string{"allow", "forbid", "replace", "wait", "queue"},
-	"missed":      []string{"skip", "fire_once", "fire_all"},
-	"beside":      []domain.MissedConcurrency{domain.MissedOneAtATime, domain.MissedAllow},
+	"status":             domain.Statuses(),
+	"reason":             domain.Reasons(),
+	"death":              domain.ReasonsOf(domain.StatusDead),
+	"once":               []string{"delay", "at"},
+	"kind":               []string{"cron", "every", "at", "delay", "event", "none"},
+	"method":             []string{"POST", "GET", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"},
+	"concurrency":        []string{"allow", "forbid", "replace", "wait", "queue"},
+	"missed":             []string{"skip", "fire_once", "fire_all"},
+	"missed_concurrency": []domain.MissedConcurrency{domain.MissedOneAtATime, domain.MissedAllow},
 }

@@ -19,10 +19,10 @@ type patience struct {
 }
 
 const (
-	leastPatience = 500 * time.Millisecond
-	mostDoublings = 4 // 8 s: less than the silence after which a replica counts as lost
+	leastPatience = time.Second
+	mostDoublings = 3 // 8 s: less than the silence after which a replica counts as lost
 	manyWell      = 100
-	longPatience  = 4 * leastPatience // long enough for what others do at once
+	longPatience  = 2 * leastPatience // long enough for what others do at once
 )
 
 func (p *patience) now() time.Duration { return leastPatience << p.doublings.Load() }

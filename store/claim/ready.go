@@ -57,7 +57,7 @@ ORDER BY r.id`
 
 // mostBodies is how many bytes of bodies one claim reads. A run whose body would be more stays due for the next one.
 const (
-	mostBodies = 8 << 20
+	mostBodies = 4 << 20
 	bodies     = `sum(coalesce(octet_length(d.body), 0) + coalesce(octet_length(e.body), 0)) OVER (ORDER BY r.id)`
 )
 

@@ -22,7 +22,7 @@ const MostRecent = 20
 type RecentRuns struct {
 	Runs        []RecentRun `json:"runs" doc:"Its newest runs and recorded skips, the newest first, as many as were asked for."`
 	DurationP95 *float64    `json:"duration_p95_s" doc:"95 % of those of them that succeeded or died took no longer than this, in seconds. Null: there are none." example:"4.208"`
-	Unread      bool        `json:"unread,omitempty" doc:"true: they could not be read within 2 s, so runs is empty and the job's last_run is null whatever has run. Absent: they were."`
+	Unread      bool        `json:"unread,omitempty" doc:"true: reading took over 2 s, so they and last_run are left out."`
 }
 
 // RecentRun is a run, or a recorded skip, in a few words.
