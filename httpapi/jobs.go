@@ -131,7 +131,7 @@ type listJobsInput struct {
 	Failing string   `query:"failing" enum:"true" doc:"true: only jobs that fail, as GET /v1/overview counts them: an open dead letter, or a run that is retried, is newer than the last success. Of the 1,000 jobs with the newest failures."`
 	Overdue string   `query:"overdue" enum:"true" doc:"true: only jobs of which a slot or a run is overdue, as GET /v1/overview counts them; up to 1,000."`
 	Paused  string   `query:"paused_by_operation" format:"uuid" doc:"Only jobs that this operation paused, and that nothing has resumed or paused anew since."`
-	Recent  int      `query:"recent" minimum:"0" maximum:"20" doc:"Shows the newest runs and skips of each job, this many at most, in the field recent. Without them after 2 s: see recent.unread." example:"20"`
+	Recent  int      `query:"recent" minimum:"0" maximum:"20" doc:"Shows the newest runs and skips of each job, this many at most, in recent. Without them after 2 s: see recent.unread." example:"20"`
 	View
 	Paging
 }
