@@ -59,7 +59,7 @@ func TestKeysThatExpireSoonAreLoggedAndMeasured(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "tenant=default name=soon") {
+	if got := log.String(); strings.Count(got, "an API key expires") != 1 || !strings.Contains(got, "tenant=default name=soon") {
 		t.Errorf("logged %s", got)
 	}
 }
