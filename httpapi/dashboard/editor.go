@@ -111,7 +111,8 @@ func written(d domain.Definition) jobForm {
 		"attempts": strings.TrimPrefix(strconv.Itoa(d.Retry.MaxAttempts), "0"), // empty: none is set
 		"pending":  strings.TrimPrefix(strconv.Itoa(d.MaxPendingRuns), "0"),
 		"limits":   strings.Join(d.Limits, "\n"), "concurrency": string(d.ConcurrencyPolicy),
-		"missed": string(d.Missed.Policy), "missed_concurrency": string(d.Missed.Concurrency), "then": "", "steps": "", "body": "",
+		"missed": string(d.Missed.Policy), "missed_concurrency": string(d.Missed.Concurrency),
+		"then": "", "steps": "", "body": "",
 	}
 	for _, l := range d.Then {
 		f["then"] = strings.TrimPrefix(f["then"]+"\n"+l.Job+" "+string(cmp.Or(l.When, domain.WhenSucceeded)), "\n")

@@ -115,7 +115,8 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Cond
 		if !aside.Blames(ctx, err) || less == withoutTenants || less == withoutWork && last == nil {
 			return p, err
 		}
-		s.options.Log.Error("a row that each heartbeat reads cannot be read; the heartbeat leaves it out for a while", "error", err)
+		s.options.Log.Error("a row that each heartbeat reads cannot be read; the heartbeat leaves it out for a while",
+			"error", err)
 		s.lean.set(less + 1)
 	}
 }
