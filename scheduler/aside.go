@@ -81,7 +81,9 @@ func (f *finisher) putAside(
 		o.Lease.Remaining++ // the outcome has not left its lease
 		unfinished[o.Lease.ID] = true
 	}
-	a.leases = append(a.leases, leave(f.stuck.over())...)
+	over := f.stuck.over()
+	f.leaveStuck(over)
+	a.leases = append(a.leases, leave(over)...)
 	giveBack(a.outcomes) // a lock that somebody else holds must not occupy worker slots
 	giveBack(f.stuck.outcomes)
 	if a.tables == nil {

@@ -50,7 +50,7 @@ func (f *finisher) put(o *domain.Outcome) {
 // other replicas to recover.
 func (f *finisher) run(ctx context.Context) {
 	defer close(f.gone)
-	defer f.leaveStuck()
+	defer func() { f.leaveStuck(f.stuck.outcomes) }()
 	var outcomes []domain.Outcome // its memory serves all batches
 	for open := true; open || f.aside.any(); {
 		var first *domain.Outcome

@@ -59,9 +59,9 @@ func (s *stuck) take() []domain.Outcome {
 func (s *stuck) written() { s.pause, s.timer = 0, time.After(0) }
 
 // leaveStuck tells of outcomes that this replica leaves to the recovery.
-func (f *finisher) leaveStuck() {
-	if n := len(f.stuck.outcomes); n > 0 {
+func (f *finisher) leaveStuck(outcomes []domain.Outcome) {
+	if n := len(outcomes); n > 0 {
 		f.s.log.Error("outcomes could not be written; their runs will be recovered",
-			"count", n, "first", f.stuck.outcomes[0].RunID)
+			"count", n, "first", outcomes[0].RunID)
 	}
 }

@@ -18,17 +18,6 @@ import (
 	"punctual/store"
 )
 
-// harm is how a row fails.
-type harm struct{ at, does string }
-
-// harms are the ways in which a row fails: at statements that read or write it, and with an error or without an end.
-var harms = map[string]harm{
-	"is refused":       {"write", `RAISE EXCEPTION 'the row is damaged' USING ERRCODE = 'data_corrupted'`},
-	"hangs":            {"write", `PERFORM pg_sleep(60)`},
-	"cannot be read":   {"read", `RAISE EXCEPTION 'the row is damaged' USING ERRCODE = 'data_corrupted'`},
-	"is read for ever": {"read", `PERFORM pg_sleep(60)`},
-}
-
 // everybodys are the tables of which each row is everybody's, and without which nothing can go on.
 var everybodys = []string{"deployment", "queues", "locks", "run_token_key", "data_keys", "goose_db_version"}
 
@@ -82,53 +71,6 @@ func oneRow(c Fixture, table string, tenant int32, job uuid.UUID) (sql string) {
 	return ``
 }
 
-// harmed has the rows of a table fail of which a condition is true, until it is mended.
-func harmed(c Fixture, table, row string, h harm) (mend func()) {
-	c.T.Helper()
-	c.Exec(`CREATE OR REPLACE FUNCTION punctual.is_hostile(run uuid, job uuid) RETURNS boolean LANGUAGE sql
-			SECURITY DEFINER AS 'SELECT EXISTS (SELECT FROM punctual.runs r WHERE r.id = run AND r.job_id = job)';
-		GRANT EXECUTE ON FUNCTION punctual.is_hostile TO PUBLIC`)
-	if h.at == "write" {
-		c.Exec(`CREATE FUNCTION punctual.harm() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
-			DECLARE r punctual.` + table + `;
-			BEGIN
-				r := CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
-				IF ` + row + ` THEN ` + h.does + `; END IF;
-				RETURN CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
-			END $$;
-			GRANT EXECUTE ON FUNCTION punctual.harm TO PUBLIC;
-			CREATE TRIGGER harm BEFORE INSERT OR UPDATE OR DELETE ON punctual.` + table + `
-				FOR EACH ROW EXECUTE FUNCTION punctual.harm()`)
-		return func() { c.Exec(`DROP TRIGGER harm ON punctual.` + table) }
-	}
-	c.Exec(`CREATE FUNCTION punctual.harm() RETURNS boolean LANGUAGE plpgsql AS $$
-		BEGIN ` + h.does + `; RETURN true; END $$;
-		GRANT EXECUTE ON FUNCTION punctual.harm TO PUBLIC`)
-	all := Column[string](c, `
-		SELECT relid::regclass::text || CASE WHEN c.relrowsecurity THEN '' ELSE ' open' END
-		FROM pg_partition_tree(('punctual.' || $1)::regclass) p JOIN pg_class c ON c.oid = p.relid
-		UNION SELECT 'punctual.' || $1 || CASE WHEN c.relrowsecurity THEN '' ELSE ' open' END
-		FROM pg_class c WHERE c.oid = ('punctual.' || $1)::regclass`, table)
-	for _, one := range all {
-		one, _ := strings.CutSuffix(one, " open")
-		c.Exec(`ALTER TABLE ` + one + ` ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
-			CREATE POLICY harmless ON ` + one + ` TO CURRENT_USER USING (true) WITH CHECK (true);
-			CREATE POLICY harm ON ` + one + ` AS RESTRICTIVE USING (CASE WHEN ` +
-			strings.ReplaceAll(row, "r.", one[strings.Index(one, ".")+1:]+".") + ` THEN punctual.harm() ELSE true END)
-				WITH CHECK (true)`)
-	}
-	return func() {
-		for _, one := range all {
-			one, open := strings.CutSuffix(one, " open")
-			c.Exec(`DROP POLICY IF EXISTS harm ON ` + one + `; DROP POLICY IF EXISTS harmless ON ` + one + `;
-				ALTER TABLE IF EXISTS ` + one + ` NO FORCE ROW LEVEL SECURITY`) // the table of a day may be gone by now
-			if open {
-				c.Exec(`ALTER TABLE IF EXISTS ` + one + ` DISABLE ROW LEVEL SECURITY`)
-			}
-		}
-	}
-}
-
 // await waits until nothing is left.
 func awaitNothing(c Fixture, t *testing.T, what string, within time.Duration, left func() []string) {
 	t.Helper()
@@ -154,7 +96,7 @@ const within = 3 * time.Minute
 
 // theOthersEnd has one row fail, and wants all work of the other tenants to end. Once the row is mended, its work ends,
 // too.
-func theOthersEnd(t *testing.T, table string, h harm, seed uint64) {
+func theOthersEnd(t *testing.T, table string, h Harmful, seed uint64) {
 	t.Parallel()
 	c := AsReplica(OpenFixture(t, store.Options{
 		DatabaseURL: pgtest.DSN(t), MaxConns: 24, Replica: true, Master: pgtest.Master(t),
@@ -172,7 +114,7 @@ func theOthersEnd(t *testing.T, table string, h harm, seed uint64) {
 	if table != "" {
 		row := oneRow(c.Fixture, table, hostile.Tenant, hostile.jobs[victim])
 		t.Logf("seed %d: the row of %s: %s", seed, victim, row)
-		mend = harmed(c.Fixture, table, row, h)
+		mend = Harm(c.Fixture, table, row, h)
 	}
 	begun := time.Now()
 	c.ReplicateOn(c.Claims, "default", 50)
@@ -206,7 +148,7 @@ func failures(c Fixture, seed uint64) (all []failure) {
 		if slices.Contains(everybodys, table) || oneRow(c, table, 0, uuid.Nil) == "" { // of no tenant
 			continue
 		}
-		for _, how := range slices.Sorted(maps.Keys(harms)) {
+		for _, how := range slices.Sorted(maps.Keys(Harms)) {
 			if f := (failure{table, how}); !slices.Contains(stops, f) {
 				all = append(all, f)
 			}
@@ -231,14 +173,14 @@ func seeded(t *testing.T) (seed uint64) {
 
 // Whatever single row fails, and however, the work of all other tenants is done. Two of all failures are drawn.
 func TestOneRowFailsAndAllOthersAreDone(t *testing.T) {
-	t.Run("nothing fails", func(t *testing.T) { theOthersEnd(t, "", harm{}, 1) })
+	t.Run("nothing fails", func(t *testing.T) { theOthersEnd(t, "", Harmful{}, 1) })
 	const drawn = 2
 	seed := seeded(t)
 	soon := slices.DeleteFunc(failures(NewFixtureOn(t, pgtest.DSN(t)), seed), func(f failure) bool {
 		return f.how != "is refused" && f.how != "cannot be read" // the others take long
 	})
 	for _, f := range soon[:drawn] {
-		t.Run(f.table+" "+f.how, func(t *testing.T) { theOthersEnd(t, f.table, harms[f.how], seed) })
+		t.Run(f.table+" "+f.how, func(t *testing.T) { theOthersEnd(t, f.table, Harms[f.how], seed) })
 	}
 }
 
@@ -251,6 +193,6 @@ func TestAnyRowFailsAndAllOthersAreDone(t *testing.T) {
 		all = all[:30]
 	}
 	for _, f := range all {
-		t.Run(f.table+" "+f.how, func(t *testing.T) { theOthersEnd(t, f.table, harms[f.how], seed) })
+		t.Run(f.table+" "+f.how, func(t *testing.T) { theOthersEnd(t, f.table, Harms[f.how], seed) })
 	}
 }

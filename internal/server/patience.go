@@ -31,11 +31,15 @@ func (c Config) insist(ctx context.Context, step func() error) error {
 }
 
 // patience returns a function that reports whether a step which failed may succeed now. It waits a moment first, and
-// says for what. It gives up after DatabaseWait, counted from the call of patience.
+// says for what. It gives up after DatabaseWait, counted from the first failure: a step that took long to fail is tried
+// again all the same.
 func (c Config) patience() func(ctx context.Context, err error) bool {
-	deadline := time.Now().Add(c.DatabaseWait)
+	var deadline time.Time
 	return func(ctx context.Context, err error) bool {
-		if !pg.Away(err) || time.Now().After(deadline) {
+		if deadline.IsZero() {
+			deadline = time.Now().Add(c.DatabaseWait)
+		}
+		if !pg.Away(err) || !time.Now().Before(deadline) {
 			return false
 		}
 		why := "the database cannot be used"

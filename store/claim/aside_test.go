@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/uuid"
@@ -11,6 +12,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
+	"punctual/store/aside"
 )
 
 // refusals are ways in which the rows of one job can fail. Each is a trigger's body, for a table that the work writes.
@@ -192,6 +194,50 @@ func TestAJobWhoseOutcomesFailHoldsUpNoOtherTwice(t *testing.T) {
 	}
 	c.WantCount(6, "runs have succeeded", `SELECT count(*) FROM punctual.runs WHERE status = 'succeeded'`)
 	c.WantCount(0, "items are set aside", `SELECT count(*) FROM punctual.set_aside`)
+}
+
+// An outcome is left out whose run cannot be read. All others are written, and their leases end.
+func TestAnOutcomeWhoseRunCannotBeReadKeepsNoOtherFromBeingWritten(t *testing.T) {
+	c := NewReplica(t)
+	c.Many(10, "well", 0)
+	runs := c.Claim(5, false).Runs
+	runs = append(runs, c.Claim(5, false).Runs...)
+	mend := Harm(c.Fixture, "runs", fmt.Sprintf(`r.id = '%s'`, runs[3].RunID), Harms["cannot be read"])
+	var outcomes []domain.Outcome
+	for _, run := range runs {
+		outcomes = append(outcomes, Succeeded(run))
+	}
+	left := leftOf(c, outcomes, runs[0].Lease.ID, runs[9].Lease.ID)
+	if len(left.Failing) != 1 || left.Failing[runs[3].RunID] == nil || !slices.Equal(left.Leases, []uuid.UUID{runs[0].Lease.ID}) {
+		t.Errorf("left out: %+v", left)
+	}
+	mend()
+	c.WantCount(9, "runs have succeeded", `SELECT count(*) FROM punctual.runs WHERE status = 'succeeded'`)
+	c.WantCount(1, "claims are left", `SELECT count(*) FROM punctual.claims`)
+	if left := leftOf(c, outcomes[3:4], runs[0].Lease.ID); len(left.Failing) > 0 {
+		t.Errorf("once it can be read: %+v", left)
+	}
+	c.WantCount(0, "claims are left", `SELECT count(*) FROM punctual.claims`)
+}
+
+// However many outcomes are set aside, one more that fails keeps no other from being written.
+func TestOneOutcomeMoreThanCanBeSetAsideKeepsNoOtherFromBeingWritten(t *testing.T) {
+	c := NewReplica(t)
+	c.Many(3, "well", 0)
+	runs := c.Claim(3, false).Runs
+	c.Exec(`INSERT INTO punctual.set_aside (kind, item, tenant, reason, retry_at)
+		SELECT 'outcome', gen_random_uuid(), $1, 'the row is damaged', now() + interval '1 hour'
+		FROM generate_series(1, $2)`, c.Tenant, aside.Most)
+	mend := breaks(c, "UPDATE", "runs", "id", runs[1].RunID, refusals["is refused"])
+	outcomes := []domain.Outcome{Succeeded(runs[0]), Succeeded(runs[1]), Succeeded(runs[2])}
+	if left := leftOf(c, outcomes); len(left.Failing) != 1 || left.Failing[runs[1].RunID] == nil {
+		t.Errorf("left out: %+v", left)
+	}
+	c.WantCount(2, "runs have succeeded", `SELECT count(*) FROM punctual.runs WHERE status = 'succeeded'`)
+	mend()
+	if left := leftOf(c, outcomes[1:2]); len(left.Failing) > 0 {
+		t.Errorf("once it is mended: %+v", left)
+	}
 }
 
 func TestARunOfALostReplicaThatFailsKeepsNoOtherFromBeingTakenOver(t *testing.T) {

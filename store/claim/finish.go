@@ -216,13 +216,11 @@ func (s *Claims) Finish(
 	}
 	all := outcomes
 	suspect, outcomes := s.suspects.among(all)
+	if len(suspect) > 0 && !s.isSound(ctx) {
+		suspect, outcomes = nil, slices.Clone(all)
+	}
 	for _, o := range suspect {
-		why := s.suspects.why(o.Job.ID)
-		if !s.setAside(ctx, o, why) {
-			outcomes = append(outcomes, o)
-			continue
-		}
-		left.Failing[o.RunID] = why
+		s.leaveOut(ctx, left, o, s.suspects.why(o.Job.ID))
 	}
 	inParts := len(left.Failing) > 0 // the leases end with the whole batch, or after all its parts
 	slices.SortStableFunc(outcomes, func(a, b domain.Outcome) int { return cmp.Compare(a.Job.Tenant, b.Job.Tenant) })
@@ -242,18 +240,18 @@ func (s *Claims) Finish(
 			err = nil
 		}
 	}
+	if len(failed) > 0 && !s.isSound(ctx) {
+		return 0, failed[0].Err // all are kept, and written again
+	}
 	for _, f := range failed {
-		if !s.setAside(ctx, f.Item, f.Err) {
-			return 0, f.Err // all are kept, and written again
-		}
-		left.Failing[f.Item.RunID] = f.Err
+		s.leaveOut(ctx, left, f.Item, f.Err)
 		s.suspects.add(f.Item.Job.ID, f.Err)
 	}
 	switch {
 	case err != nil:
 		return 0, err
 	case inParts || len(failed) > 0:
-		earlier = append(slices.Clone(earlier), pg.Column(all, runOf)...)
+		earlier = append(slices.Clone(earlier), pg.Column(left.written(all), runOf)...)
 		if err := write(ctx, nil, left.free(released, all), earlier); err != nil {
 			return 0, err
 		}

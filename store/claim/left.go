@@ -47,9 +47,16 @@ func (l *left) free(released []uuid.UUID, outcomes []domain.Outcome) (free []uui
 	return free
 }
 
-// setAside sets an outcome aside that cannot be written. It reports whether it is set aside.
-func (s *Claims) setAside(ctx context.Context, o domain.Outcome, err error) bool {
-	return s.putAside(ctx, aside.Item{Kind: aside.Outcome, ID: o.RunID, Job: o.Job.ID, Tenant: o.Job.Tenant}, err)
+// written returns the outcomes that were not left out.
+func (l *left) written(outcomes []domain.Outcome) []domain.Outcome {
+	return slices.DeleteFunc(slices.Clone(outcomes), l.has)
+}
+
+// leaveOut leaves an outcome out that cannot be written, and sets it aside. Even if too many are set aside, it keeps no
+// other from being written.
+func (s *Claims) leaveOut(ctx context.Context, left *left, o domain.Outcome, err error) {
+	left.Failing[o.RunID] = err
+	s.aside.Put(ctx, aside.Item{Kind: aside.Outcome, ID: o.RunID, Job: o.Job.ID, Tenant: o.Job.Tenant}, err)
 }
 
 func runOf(o domain.Outcome) uuid.UUID { return o.RunID }
@@ -59,7 +66,7 @@ func (s *Claims) forgetAside(ctx context.Context, outcomes []domain.Outcome, lef
 	if len(s.aside.Of(aside.Outcome)) == 0 {
 		return
 	}
-	written := slices.DeleteFunc(slices.Clone(outcomes), left.has)
+	written := left.written(outcomes)
 	s.suspects.clear(written)
 	s.aside.Done(ctx, aside.Outcome, pg.Column(written, runOf)...)
 }

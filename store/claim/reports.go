@@ -282,8 +282,10 @@ func (s *Claims) ApplyReports(ctx context.Context) (left bool, err error) {
 	var after uuid.UUID
 	for n := reportBatch; n == reportBatch; {
 		var ids []uuid.UUID
-		rows := pg.Query(ctx, s.db.Runs, selectReports, since, after, reportBatch, s.aside.Resting(aside.Outcome))
+		limited, cancel := context.WithTimeout(ctx, aside.Whole)
+		rows := pg.Query(limited, s.db.Runs, selectReports, since, after, reportBatch, s.aside.Resting(aside.Outcome))
 		err := pg.Each(rows, []any{&after, &since}, func() { ids = append(ids, after) })
+		cancel()
 		if s.aside.SetUnreadable(ctx, reported, err) {
 			return true, nil
 		}

@@ -566,11 +566,7 @@ var dueWorkflows = aside.Rows{Kind: aside.Workflow, Table: "workflows", ID: "run
 // that were cancelled, and has workflows end whose steps have ended.
 func (s *Claims) AdvanceWorkflows(ctx context.Context) (wait time.Duration, left bool, err error) {
 	a := advanced{cancel: map[toCancel][]uuid.UUID{}}
-	found, err := pg.All(ctx, s.db.Runs, pgx.RowTo[uuid.UUID], findWorkflows, workflowBatch,
-		s.aside.Resting(aside.Workflow))
-	if s.aside.SetUnreadable(ctx, dueWorkflows, err) {
-		return 0, true, nil
-	}
+	found, err := s.aside.Select(ctx, s.db.Runs, dueWorkflows, findWorkflows, workflowBatch)
 	if err == nil && len(found) > 0 {
 		err = s.aside.Each(ctx, aside.Workflow, found, func(ctx context.Context, some []uuid.UUID) error {
 			of, err := s.advanceSome(ctx, some)

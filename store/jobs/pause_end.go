@@ -159,13 +159,10 @@ var pausesOver = aside.Rows{
 }
 
 func (s *Jobs) resumeSome(ctx context.Context) (n int, err error) {
-	over, err := pg.All(ctx, s.db.Chores, pgx.RowTo[uuid.UUID], `
+	over, err := s.aside.Select(ctx, s.db.Chores, pausesOver, `
 		SELECT id FROM punctual.jobs
 		WHERE paused_until <= now() AND state = 'paused' AND id <> ALL($2::uuid[])
-		ORDER BY paused_until LIMIT $1`, resumeBatch, s.aside.Resting(aside.Pause))
-	if s.aside.SetUnreadable(ctx, pausesOver, err) {
-		return s.resumeSome(ctx)
-	}
+		ORDER BY paused_until LIMIT $1`, resumeBatch)
 	if err != nil {
 		return 0, err
 	}

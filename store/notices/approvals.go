@@ -65,12 +65,9 @@ type approvalNotice struct {
 
 // claimApproval takes the notice of a step that waits for approval, for this replica to send; nil: there is none now.
 func (s *Teller) claimApproval(ctx context.Context) (m *notice.Outgoing, err error) {
-	steps, err := pg.All(ctx, s.db.Chores, pgx.RowTo[uuid.UUID], `
-		SELECT run_id FROM punctual.approval_notices WHERE due_at <= now() AND run_id <> ALL($1::uuid[])
-		ORDER BY due_at LIMIT $2`, s.aside.Resting(aside.Recipient), stepsSought)
-	if s.aside.SetUnreadable(ctx, dueApprovals, err) {
-		return s.claimApproval(ctx)
-	}
+	steps, err := s.aside.Select(ctx, s.db.Chores, dueApprovals, `
+		SELECT run_id FROM punctual.approval_notices WHERE due_at <= now() AND run_id <> ALL($2::uuid[])
+		ORDER BY due_at LIMIT $1`, stepsSought)
 	for i := 0; err == nil && m == nil && i < len(steps); i++ {
 		m, err = s.claimApprovalOf(ctx, steps[i])
 		_, err = s.aside.One(ctx, aside.Recipient, steps[i], false, err)

@@ -50,14 +50,11 @@ func (s *Teller) Notify(ctx context.Context) (left bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	found, err := pg.All(ctx, s.db.Chores, pgx.RowTo[uuid.UUID], `
+	found, err := s.aside.Select(ctx, s.db.Chores, dueNotices, `
 		SELECT DISTINCT n.job_id
 		FROM (SELECT job_id FROM punctual.notices
 		      WHERE tell_at <= now() AND job_id <> ALL($2::uuid[]) ORDER BY tell_at LIMIT $1) n`,
-		tellBatch, s.aside.Resting(aside.Notice))
-	if s.aside.SetUnreadable(ctx, dueNotices, err) {
-		return true, nil
-	}
+		tellBatch)
 	if err == nil {
 		err = s.aside.Each(ctx, aside.Notice, found, func(ctx context.Context, jobs []uuid.UUID) error {
 			told, err := s.notify(ctx, jobs)

@@ -69,12 +69,9 @@ ORDER BY w.id, r.finished_at DESC`
 // findStale looks at jobs that may have become stale, and writes a notice for those with a recipient. It reports
 // whether there may be more such jobs.
 func (s *Teller) findStale(ctx context.Context) (left bool, err error) {
-	look, err := pg.All(ctx, s.db.Chores, pgx.RowTo[uuid.UUID], `
+	look, err := s.aside.Select(ctx, s.db.Chores, watchedJobs, `
 		SELECT job_id FROM punctual.notified WHERE look_at <= now() AND job_id <> ALL($2::uuid[]) ORDER BY look_at LIMIT $1`,
-		staleBatch, s.aside.Resting(aside.Notice))
-	if s.aside.SetUnreadable(ctx, watchedJobs, err) {
-		return true, nil
-	}
+		staleBatch)
 	if err == nil && len(look) > 0 {
 		err = s.aside.Each(ctx, aside.Notice, look, s.lookAt)
 	}

@@ -23,6 +23,13 @@ const oldestFirst = Briskly + `, set_config('enable_sort', 'off', true), set_con
 // mostStuck is how many rows of a table that cannot be deleted ForgetOld passes over.
 const mostStuck = 100
 
+// timedOut is the SQLSTATE of a statement that took too long (query_canceled): it may hang at one row.
+const timedOut = "57014"
+
+// halfIsRead is how long the search for a row that cannot be read waits for a part of the rows. About 50 parts of a
+// row that hangs take as long.
+const halfIsRead = 100 * time.Millisecond
+
 // ForgetOld deletes the rows of a table in which the column instant is older than age, oldest first. A deleted row
 // stays in the column's index as long as an old snapshot sees it. So each batch starts behind the one before. A row
 // that cannot be read or deleted keeps no other: a batch that fails is made smaller, and passes over the instant of the
@@ -80,10 +87,10 @@ func (f *forgetting) batch(ctx context.Context) (found, gone int, err error) {
 		case err == nil:
 			f.size = min(2*f.size, ForgetBatch)
 			return ForgetBatch, gone, nil
-		case ctx.Err() != nil || Away(err) || len(f.over) >= mostStuck:
+		case ctx.Err() != nil || Away(err) && Code(err) != timedOut || len(f.over) >= mostStuck:
 			return 0, 0, err
 		case f.size > 1:
-			f.size = max(f.size/8, 1)
+			f.size = max(f.size/32, 1)
 		default:
 			oldest, found := f.oldest(ctx)
 			if !found {
@@ -101,17 +108,17 @@ func (f *forgetting) oldest(ctx context.Context) (at time.Time, found bool) {
 	if first.IsZero() {
 		first = time.Unix(0, 0)
 	}
-	look := func(first, last time.Time) (oldest *time.Time, err error) {
+	look := func(limit time.Duration, first, last time.Time) (oldest *time.Time, err error) {
 		var n int
 		var b pgx.Batch
-		b.Queue(Briskly)
+		b.Queue(ByIndex+`, set_config('statement_timeout', $1::int::text, true)`, limit.Milliseconds())
 		b.Queue(f.read, f.age, first, last, f.over).QueryRow(IntoPlaces(&oldest, &n))
 		return oldest, f.pool.SendBatch(ctx, &b).Close()
 	}
-	oldest, err := look(first, last)
+	oldest, err := look(2*time.Second, first, last)
 	for err != nil && last.Sub(first) >= time.Microsecond && ctx.Err() == nil {
 		middle := first.Add(last.Sub(first) / 2).Truncate(time.Microsecond)
-		if _, err := look(first, middle); err != nil {
+		if _, err := look(halfIsRead, first, middle); err != nil {
 			last = middle
 		} else {
 			first = middle.Add(time.Microsecond)
