@@ -21,26 +21,11 @@ import (
 // everybodys are the tables of which each row is everybody's, and without which nothing can go on.
 var everybodys = []string{"deployment", "queues", "locks", "run_token_key", "data_keys", "goose_db_version"}
 
-// stops are the failures that still stop the work of others, or part of it. They are not drawn.
-//
-//   - The limits and freezes of all tenants are read by one statement, so one tenant that cannot be read stops it.
-//   - What follows from the ends of runs (limits, workflows) is looked for at the runs of all tenants. So is what is
-//     past its retention, among runs and events.
-//   - The removal of old keys passes over the instant of a row that hangs, and reaches the keys of others too late.
-//   - A row of claims is of all runs that were claimed together, and each heartbeat reads it.
-//   - Hours are counted of many tenants in one statement, and pauses that are over are looked for in one.
+// stops are the failures that stop the work of others. They are not drawn. Each claim reads from the rows of all tenants
+// which are frozen: while it is not known, nothing is sent.
 var stops = []failure{
 	{"tenants", "cannot be read"},
 	{"tenants", "is read for ever"},
-	{"runs", "cannot be read"},
-	{"runs", "is read for ever"},
-	{"events", "is read for ever"},
-	{"idempotency_keys", "hangs"},
-	{"idempotency_keys", "is read for ever"},
-	{"claims", "cannot be read"},
-	{"claims", "is read for ever"},
-	{"hourly_runs", "is read for ever"},
-	{"jobs", "is read for ever"},
 }
 
 // oneRow is SQL that is true of one row r of a table: of a job, or of a tenant, or any at all. It returns false if the

@@ -8,5 +8,11 @@
 // metric and an alert tell of it. A database that cannot be used, whatever the statement, is no item's fault: see
 // [Blames].
 //
+// A row that cannot even be read makes the selection of a batch fail. [Aside.Select] finds it by halves of the ids,
+// sets it aside, and passes over it ([Aside.SetUnreadable]).
+//
+// A batch is halved in the order of its items, and who calls orders them by tenant: what fails for one reason is mostly
+// of one tenant, and so comes in few parts. [Parts] bounds what a batch costs of which many items hang.
+//
 // The room writes one table, set_aside. It is empty as long as all goes well.
 package aside

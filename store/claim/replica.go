@@ -65,12 +65,14 @@ const (
 	everything reading = iota
 	withoutWork
 	withoutTenants
+	withoutClaims
 )
 
 // renewing returns the statement of a heartbeat. It is assembled from what other rooms ask with it, because one
 // statement costs an idle database less than three. Some row of theirs may be one that cannot be read, and a replica
-// is not lost for that: without work, the chores find out by themselves whether there is any, and without tenants,
-// what was read of them last holds.
+// is not lost for that: without work, the chores find out by themselves whether there is any; without tenants, what was
+// read of them last holds; and without claims, the replica looks for none that it does not know, and the recovery finds
+// out by itself whether a replica has left any.
 func (s *Claims) renewing(less reading) string {
 	work := s.options.ChoresDue + `,
 		       ` + s.followers.Facts() + `,
@@ -84,6 +86,12 @@ func (s *Claims) renewing(less reading) string {
 		tenants = `NULL::json`
 		limits = `SELECT NULL::int[], NULL::text[], NULL::int[], NULL::int[], NULL::boolean[]`
 	}
+	claims := `(SELECT coalesce(array_agg(id), '{}') FROM punctual.claims WHERE replica = $1)`
+	orphans := `EXISTS (SELECT FROM punctual.claims c
+		               WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica))`
+	if less >= withoutClaims {
+		claims, orphans = `'{}'::uuid[]`, `true`
+	}
 	return withBack + `,
 		renewed AS (
 		    UPDATE punctual.replicas
@@ -92,10 +100,9 @@ func (s *Claims) renewing(less reading) string {
 		SELECT EXISTS (SELECT FROM renewed),
 		       (SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM punctual.replicas WHERE id <> $1),
 		       (SELECT coalesce(array_agg(beat ORDER BY id), '{}') FROM punctual.replicas WHERE id <> $1),
-		       (SELECT coalesce(array_agg(id), '{}') FROM punctual.claims WHERE replica = $1),
+		       ` + claims + `,
 		       (SELECT coalesce(array_agg(run_id), '{}') FROM punctual.cancels WHERE replica = $1),
-		       EXISTS (SELECT FROM punctual.claims c
-		               WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica)),
+		       ` + orphans + `,
 		       ` + work + `,
 		       ` + tenants + `,
 		       d.*, l.*
@@ -109,10 +116,10 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Cond
 	last := s.lastPulse.Load()
 	for less := s.lean.now(); ; less++ {
 		p, err := s.renewWithin(ctx, replica, is, less)
-		if less == withoutTenants && err == nil {
+		if less >= withoutTenants && err == nil {
 			p.Limits, p.AllowedTargets = last.Limits, last.AllowedTargets
 		}
-		if !aside.Blames(ctx, err) || less == withoutTenants || less == withoutWork && last == nil {
+		if !aside.Blames(ctx, err) || less == withoutClaims || less == withoutWork && last == nil {
 			return p, err
 		}
 		s.options.Log.Error("a row that each heartbeat reads cannot be read; the heartbeat leaves it out for a while",
@@ -144,7 +151,7 @@ func (l *lean) set(less reading) { l.less, l.until = less, time.Now().Add(withou
 func (s *Claims) renewWithin(
 	ctx context.Context, replica uuid.UUID, is scheduler.Condition, less reading,
 ) (scheduler.Pulse, error) {
-	if less < withoutTenants {
+	if less < withoutClaims {
 		limited, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		ctx = limited

@@ -52,7 +52,8 @@ func (s *Events) Forget(ctx context.Context) (forgotten int, left bool, err erro
 // overEvents are the events whose fan-out is over.
 var overEvents = aside.Rows{Kind: aside.Event, Table: "events", ID: "id", Are: "r.ended_at IS NOT NULL"}
 
-// forgetting is the removal of old events.
+// forgetting is the removal of old events. It passes over those that are set aside until that is forgotten: if each was
+// tried again after its rest, there would always be some that hold it up.
 type forgetting struct {
 	events *Events
 	after  uuid.UUID // the last event that was looked at
@@ -65,7 +66,7 @@ type forgetting struct {
 func (f *forgetting) batch(ctx context.Context) (found, gone int, err error) {
 	var b pgx.Batch
 	b.Queue(pg.Briskly)
-	b.Queue(forget, f.after, f.till, f.size, f.events.aside.Resting(aside.Event)).
+	b.Queue(forget, f.after, f.till, f.size, f.events.aside.Of(aside.Event)).
 		QueryRow(pg.IntoPlaces(&found, &gone, &f.after))
 	err = f.events.db.Chores.SendBatch(ctx, &b).Close()
 	switch {
@@ -76,14 +77,14 @@ func (f *forgetting) batch(ctx context.Context) (found, gone int, err error) {
 	case !aside.Blames(ctx, err):
 		return 0, 0, err
 	case f.size > 1:
-		f.size = max(f.size/8, 1)
+		f.size = max(f.size/32, 1)
 	default:
 		f.stuck = err
 		limited, cancel := context.WithTimeout(ctx, aside.Part)
 		defer cancel()
 		over := f.events.db.Chores.QueryRow(limited, `
 			SELECT id FROM punctual.events WHERE id > $1 AND id < $2 AND id <> ALL($3::uuid[]) ORDER BY id LIMIT 1`,
-			f.after, f.till, f.events.aside.Resting(aside.Event)).Scan(&f.after)
+			f.after, f.till, f.events.aside.Of(aside.Event)).Scan(&f.after)
 		if over != nil && !f.events.aside.SetUnreadable(ctx, overEvents, over) {
 			return 0, 0, err
 		}
