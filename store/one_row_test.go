@@ -21,8 +21,8 @@ import (
 // everybodys are the tables of which each row is everybody's, and without which nothing can go on.
 var everybodys = []string{"deployment", "queues", "locks", "run_token_key", "data_keys", "goose_db_version"}
 
-// stops are the failures that stop the work of others. They are not drawn. Each claim reads from the rows of all tenants
-// which are frozen: while it is not known, nothing is sent.
+// stops are the failures that stop the work of others. They are not drawn. Each claim reads from the rows of all
+// tenants which are frozen: while it is not known, nothing is sent.
 var stops = []failure{
 	{"tenants", "cannot be read"},
 	{"tenants", "is read for ever"},

@@ -208,7 +208,8 @@ func TestAnOutcomeWhoseRunCannotBeReadKeepsNoOtherFromBeingWritten(t *testing.T)
 		outcomes = append(outcomes, Succeeded(run))
 	}
 	left := leftOf(c, outcomes, runs[0].Lease.ID, runs[9].Lease.ID)
-	if len(left.Failing) != 1 || left.Failing[runs[3].RunID] == nil || !slices.Equal(left.Leases, []uuid.UUID{runs[0].Lease.ID}) {
+	if len(left.Failing) != 1 || left.Failing[runs[3].RunID] == nil ||
+		!slices.Equal(left.Leases, []uuid.UUID{runs[0].Lease.ID}) {
 		t.Errorf("left out: %+v", left)
 	}
 	mend()
