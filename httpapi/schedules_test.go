@@ -49,6 +49,33 @@ func TestAWrittenJobSaysWhatItsScheduleMeans(t *testing.T) {
 		hides(`"warnings"`)
 }
 
+func TestAJobThatBecomesStaleByItsOwnScheduleIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for schedule, warning := range map[string]string{
+		`{"cron":"0 3 * * mon-fri","timezone":"UTC"}`: "expect_success_within is 26h, and 72h pass between the slot on Friday",
+		`{"cron":"0 3 * * *","timezone":"UTC"}`:       "",
+		`{"cron":"*/5 8-17 * * *","timezone":"UTC"}`:  "",
+		`{"every":"48h"}`:                              "expect_success_within is 26h, and the period 48h",
+		`{"every":"24h"}`:                              "",
+		`{"event":"invoice.paid"}`:                     "",
+		`{"cron":"0 3 29 2 *","timezone":"UTC"}`:       "26h, and 1461 days pass",
+		`{"cron":"0 3 1,15 * *","timezone":"Etc/UTC"}`: "expect_success_within is 26h",
+	} {
+		body := `{"name":"a","target":{"url":"https://example.com/"},"expect_success_within":"26h","schedule":` + schedule + `}`
+		for _, r := range []*reply{s.do("PUT", "/v1/jobs/a", body), s.do("GET", "/v1/jobs/a", "")} {
+			if r.status != 200 && r.status != 201 {
+				t.Errorf("%s: %d", schedule, r.status)
+			}
+			if warning == "" {
+				r.hides("becomes stale")
+			} else {
+				r.shows("becomes stale although its runs succeed", warning)
+			}
+		}
+	}
+}
+
 // Whoever writes or previews a schedule is told what it may mean elsewhere.
 func TestEachWarningIsGivenWhereverAScheduleIsWritten(t *testing.T) {
 	t.Parallel()

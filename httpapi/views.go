@@ -96,6 +96,9 @@ func showJob(r jobs.Record, defaultJitter time.Duration) Job {
 func showOne(r jobs.Record, defaultJitter time.Duration) Job {
 	job := showJob(r, defaultJitter)
 	job.ScheduleWords, job.Warnings = meaning(r.Definition.Schedule, r.State == domain.JobCompleted)
+	if warning := staleByItself(r.Definition); warning != "" {
+		job.Warnings = append(job.Warnings, warning)
+	}
 	return job
 }
 
