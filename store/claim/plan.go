@@ -122,7 +122,7 @@ func queuePending(b *pgx.Batch, runs []plannedRun) {
 
 // Settle writes a plan that was made outside a claim: its skips, and its runs as pending, so that any replica may claim
 // them at once. Their claim decides what they replace, or wait for. The caller has locked the job's row in schedules
-// and writes the next slot.
+// and writes the next slot. ErrState says that Postgres refuses a run of these: no slot is given up unrecorded.
 func (s *Claims) Settle(
 	ctx context.Context, tx *pg.Tx, job *domain.Job, lane int16, plan domain.Plan, now time.Time,
 ) error {
@@ -150,7 +150,11 @@ func (s *Claims) Settle(
 	queuePending(&b, runs)
 	QueueSkips(&b, skips)
 	following.QueueEvents(&b, append(lateness(runs), misses(skips)...))
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+	switch err := tx.SendBatch(ctx, &b).Close(); {
+	case pg.Code(err) != "" && !pg.Away(err):
+		return fmt.Errorf("%w: a slot of job %s is due, and its run cannot be written (%w). Mend that, then try again: "+
+			"see `punctual aside list`", pg.ErrState, job.ID, err)
+	case err != nil:
 		return fmt.Errorf("settling the due slots of job %s: %w", job.ID, err)
 	}
 	tx.Ask(following.Asks()...)
