@@ -42,7 +42,8 @@ func (s *Store) RetryAside(ctx context.Context, kind aside.Kind, id uuid.UUID) (
 }
 
 // DropAside gives up something that was set aside: it ends as far as that can be written, and is forgotten only then.
-// What has no end of its own, such as the slot of a job, is changed by its job; then ErrState says how.
+// What has ended meanwhile, or is gone, is only forgotten. What has no end of its own, such as the slot of a job, is
+// changed by its job; then ErrState says how.
 func (s *Store) DropAside(ctx context.Context, kind aside.Kind, id uuid.UUID) error {
 	end, can := s.ends()[kind]
 	if !can {
@@ -52,7 +53,8 @@ func (s *Store) DropAside(ctx context.Context, kind aside.Kind, id uuid.UUID) er
 	if err != nil {
 		return err
 	}
-	if err := end(ctx, item); err != nil {
+	err = end(ctx, item)
+	if over := errors.Is(err, pg.ErrNotFound) || errors.Is(err, pg.ErrState); err != nil && !over {
 		return fmt.Errorf("the %s cannot be given up, and stays set aside: %w", kind, err)
 	}
 	return s.DB.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {

@@ -83,6 +83,24 @@ func TestWhatIsSetAsideIsGivenUp(t *testing.T) {
 	}
 }
 
+// What has ended meanwhile, or is gone, is only forgotten.
+func TestWhatIsOverIsNoLongerSetAside(t *testing.T) {
+	c := NewReplica(t)
+	a := c.Manual("job")
+	c.FinishAndRelease(Succeeded(a))
+	for kind, id := range map[aside.Kind]uuid.UUID{
+		aside.Run: a.RunID, aside.Outcome: a.RunID, aside.Workflow: uuid.New(), aside.Event: uuid.New(),
+		aside.Operation: uuid.New(), aside.Notice: uuid.New(), aside.Recipient: uuid.New(),
+	} {
+		c.Aside.Put(t.Context(), aside.Item{Kind: kind, ID: id, Tenant: c.Tenant}, errors.New("refused"))
+		if err := c.DropAside(t.Context(), kind, id); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+	c.WantCount(0, "items are set aside", `SELECT count(*) FROM punctual.set_aside`)
+	c.WantCount(1, "runs have succeeded", `SELECT count(*) FROM punctual.runs WHERE status = 'succeeded'`)
+}
+
 // An item is forgotten only once it has ended: else it would be set aside anew, as if nobody had decided.
 func TestWhatCannotBeGivenUpStaysSetAside(t *testing.T) {
 	c := NewReplica(t)

@@ -37,11 +37,11 @@ func Read(ctx context.Context, q pg.Querier, kind Kind, id uuid.UUID) (SetAside,
 	return shown, pg.Wrap("reading what is set aside", err)
 }
 
-// List returns what is set aside of a tenant, the oldest first; of tenant 0: of all.
+// List returns what is set aside of a tenant, or of pg.Everybody, the oldest first.
 func (a *Aside) List(ctx context.Context, tenant int32) ([]SetAside, error) {
 	q := a.db.Callers.Reader(tenant)
 	all, err := pg.All(ctx, q, pgx.RowToStructByPos[SetAside],
-		selectShown+` WHERE $1 = 0 OR a.tenant = $1 ORDER BY a.since, a.item LIMIT 1000`, tenant)
+		selectShown+` WHERE a.tenant = $1 OR $1 = $2 ORDER BY a.since, a.item LIMIT 1000`, tenant, pg.Everybody)
 	return all, pg.Wrap("reading what is set aside", err)
 }
 
