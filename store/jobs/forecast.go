@@ -42,7 +42,7 @@ const selectForecastOfDated = `
 SELECT d.job_id, floor(extract(epoch FROM d.due_at - $3) / extract(epoch FROM $4::interval))::int AS step, count(*)
 FROM punctual.dated d
 JOIN punctual.jobs j ON j.id = d.job_id AND j.state = 'active'
-WHERE d.due_at >= $3 AND d.due_at < $1 AND ($2 = 0 OR d.tenant = $2)
+WHERE d.due_at >= $3 AND d.due_at < $1 AND (d.tenant = $2 OR $2 = $5)
   AND d.lane = ANY (ARRAY(SELECT (q.id * 4 + p)::smallint FROM punctual.queues q, generate_series(0, 3) p))
 GROUP BY 1, 2`
 
@@ -61,7 +61,8 @@ func (s *Jobs) Forecast(ctx context.Context, tenant int32, w forecast.Window) (f
 		if err := r.read(pg.Query(ctx, tx, sql, args...)); err != nil {
 			return nil, err
 		}
-		return r, pg.Each3(pg.Query(ctx, tx, selectForecastOfDated, w.To, tenant, w.From, w.Step), r.builder.AddRuns)
+		return r, pg.Each3(pg.Query(ctx, tx, selectForecastOfDated, w.To, tenant, w.From, w.Step, pg.Everybody),
+			r.builder.AddRuns)
 	})
 	if err != nil {
 		return Forecast{}, fmt.Errorf("reading the schedules: %w", err)

@@ -140,6 +140,28 @@ func TestAForecastIsATenantsOwn(t *testing.T) {
 	}
 }
 
+// The forecast of the deployment counts the dated runs of all tenants.
+func TestTheForecastOfAllTenantsCountsTheirDatedRuns(t *testing.T) {
+	c := NewFixture(t)
+	c.Create("mine", Never)
+	theirs := c
+	theirs.Tenant = c.NewTenant("other").ID
+	theirs.Create("theirs", Never)
+	for _, of := range []Fixture{c, theirs} {
+		job := "mine"
+		if of.Tenant != c.Tenant {
+			job = "theirs"
+		}
+		at := threeDays().From.Add(time.Hour)
+		of.Date(job, jobs.DateRequest{Key: "key", At: &at})
+	}
+	for tenant, want := range map[int32]int64{c.Tenant: 1, theirs.Tenant: 1, pg.Everybody: 2} {
+		if f := forecastOf(c, tenant); f.Total != want {
+			t.Errorf("tenant %d has %d runs, want %d", tenant, f.Total, want)
+		}
+	}
+}
+
 // A forecast of a caller who has gone ends, even while Postgres keeps it waiting, and returns its connection.
 func TestAForecastEndsWithItsCaller(t *testing.T) {
 	c := NewFixture(t)
