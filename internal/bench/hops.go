@@ -90,4 +90,31 @@ func runHops(ctx context.Context, l *lab) {
 		l.figure(h.name+", 99 % within", "ms", nil, quantile(hops, 0.99))
 		l.atRest(ctx)
 	}
+	l.unfreezes(ctx, replica, to)
+}
+
+// unfreezes measures how long it takes from the end of a freeze, asked for at the replica, to the arrival of the
+// request of a run that waits for it.
+func (l *lab) unfreezes(ctx context.Context, replica *process.Replica, to *target) {
+	const path, name = "/log/0s/thaws", "a freeze"
+	l.must(process.Create(ctx, replica.API, []process.JobSpec{{"name": "thaws", "target": jobOf{"url": to.url(path)}}}))
+	l.say("%d hops of %s", l.Sizes.Hops, name)
+	post := func(path string, body any) {
+		_, err := replica.API.Do(ctx, http.MethodPost, path, body, nil)
+		l.must(err)
+	}
+	var hops []float64
+	for i := range l.Sizes.Hops {
+		post("/v1/freeze", jobOf{"scope": "tenant"})
+		post("/v1/jobs/thaws/trigger", nil)
+		ends := time.Now() // the target's clock, too
+		post("/v1/unfreeze", jobOf{"scope": "tenant"})
+		l.arrived(ctx, to, path, i+1)
+		a, err := to.of(ctx, path+"?visits")
+		l.must(err)
+		hops = append(hops, float64(a.Visits[i].Arrived.Sub(ends))/float64(time.Millisecond))
+	}
+	l.figure(name+", half within", "ms", atMost(15), median(hops))
+	l.figure(name+", 99 % within", "ms", nil, quantile(hops, 0.99))
+	l.atRest(ctx)
 }
