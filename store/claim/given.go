@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/aside"
 	"punctual/store/pg"
 	"punctual/store/seal"
 )
@@ -38,11 +40,15 @@ FROM (SELECT r.id, r.status, coalesce(r.reason, '') AS reason, coalesce(d.result
       LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
       WHERE r.id = ANY($1::uuid[])) t`
 
-// ReadGiven implements scheduler.Store.
+// ReadGiven implements scheduler.Store. A step whose input cannot be read, or not opened, is set aside: its replica gives
+// it back, and would claim it again at once.
 func (s *Claims) ReadGiven(ctx context.Context, a *domain.Assignment) error {
 	one := []domain.Assignment{*a}
 	err := readGiven(ctx, s.db.Runs, one, dayOfRuns([]uuid.UUID{a.RunID}), math.MaxInt64, domain.MaxStepResults)
 	a.Given = one[0].Given
+	if aside.Blames(ctx, err) || err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		s.putAside(ctx, aside.Item{Kind: aside.Run, ID: a.RunID, Job: a.Job.ID, Tenant: a.Job.Tenant}, err)
+	}
 	return err
 }
 

@@ -89,7 +89,7 @@ func TestAPayloadThatDoesNotOpenStopsNoOther(t *testing.T) {
 			t.Errorf("set aside: %s", why)
 		}
 	}
-	if kinds := c.Text(`SELECT string_agg(kind, ' ' ORDER BY kind) FROM punctual.set_aside`); kinds != "event run" {
+	if kinds := c.Text(`SELECT string_agg(kind, ' ' ORDER BY kind) FROM punctual.set_aside`); kinds != "event run run" {
 		t.Errorf("set aside are %s", kinds)
 	}
 
