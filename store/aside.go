@@ -70,6 +70,12 @@ func nameOf(i aside.Item) string { return fmt.Sprint(i.Kind, " ", i.ID) }
 // ends returns how an item of each kind is given up.
 func (s *Store) ends() map[aside.Kind]func(context.Context, aside.Item) error {
 	cancel := func(ctx context.Context, i aside.Item) error {
+		if i.Tenant == 0 { // it could not be read when the run was set aside
+			i = s.Aside.Whose(ctx, i)
+		}
+		if i.Tenant == 0 {
+			return errors.New("the run's tenant cannot be read")
+		}
 		_, err := s.Runs.CancelRun(ctx, i.Tenant, i.ID)
 		return err
 	}

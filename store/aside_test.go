@@ -83,6 +83,22 @@ func TestWhatIsSetAsideIsGivenUp(t *testing.T) {
 	}
 }
 
+// Whose a run is may have been unreadable when it was set aside.
+func TestWhatIsOfAnUnknownTenantIsGivenUp(t *testing.T) {
+	c := NewReplica(t)
+	c.Create("job", Never)
+	run := c.Trigger("job").ID
+	c.Aside.Put(t.Context(), aside.Item{Kind: aside.Run, ID: run}, errors.New("refused"))
+	c.Must(c.DropAside(t.Context(), aside.Run, run))
+	c.WantCount(1, "runs are cancelled", `SELECT count(*) FROM punctual.runs WHERE status = 'cancelled'`)
+	unknown := uuid.New()
+	c.Aside.Put(t.Context(), aside.Item{Kind: aside.Run, ID: unknown}, errors.New("refused"))
+	if err := c.DropAside(t.Context(), aside.Run, unknown); err == nil {
+		t.Error("a run whose tenant is not known was given up")
+	}
+	c.WantCount(1, "items are set aside", `SELECT count(*) FROM punctual.set_aside`)
+}
+
 // What has ended meanwhile, or is gone, is only forgotten.
 func TestWhatIsOverIsNoLongerSetAside(t *testing.T) {
 	c := NewReplica(t)

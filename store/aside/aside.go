@@ -180,7 +180,7 @@ func (a *Aside) Each(
 		return err
 	}
 	for _, f := range failed {
-		a.Put(ctx, a.ofJob(ctx, Item{Kind: kind, ID: f.Item}), f.Err)
+		a.Put(ctx, a.Whose(ctx, Item{Kind: kind, ID: f.Item}), f.Err)
 	}
 	a.Done(ctx, kind, slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool {
 		return slices.ContainsFunc(failed, func(f Failed[uuid.UUID]) bool { return f.Item == id })
@@ -195,7 +195,7 @@ func (a *Aside) One(ctx context.Context, kind Kind, id uuid.UUID, left bool, err
 	case err == nil && id != uuid.Nil:
 		a.Done(ctx, kind, id)
 		return left, nil
-	case id != uuid.Nil && Blames(ctx, err) && a.Put(ctx, a.ofJob(ctx, Item{Kind: kind, ID: id}), err):
+	case id != uuid.Nil && Blames(ctx, err) && a.Put(ctx, a.Whose(ctx, Item{Kind: kind, ID: id}), err):
 		return true, nil
 	}
 	return left, err
@@ -212,8 +212,8 @@ var ofTenants = map[Kind]string{
 		UNION ALL SELECT run_id, tenant FROM punctual.approval_notices) lines`,
 }
 
-// ofJob adds whose an item is, if that can be read.
-func (a *Aside) ofJob(ctx context.Context, item Item) Item {
+// Whose adds whose an item is, if that can be read.
+func (a *Aside) Whose(ctx context.Context, item Item) Item {
 	read := `SELECT tenant, job_id FROM punctual.runs_of(ARRAY[$1::uuid])`
 	switch {
 	case slices.Contains(jobs, item.Kind):
@@ -229,7 +229,7 @@ func (a *Aside) ofJob(ctx context.Context, item Item) Item {
 
 // PutRun sets something aside of a run of which nothing but its id is known.
 func (a *Aside) PutRun(ctx context.Context, kind Kind, run uuid.UUID, reason error) bool {
-	return a.Put(ctx, a.ofJob(ctx, Item{Kind: kind, ID: run}), reason)
+	return a.Put(ctx, a.Whose(ctx, Item{Kind: kind, ID: run}), reason)
 }
 
 // Forget deletes items that nobody has tried since they were to be: there is nothing left to do about them.

@@ -42,7 +42,7 @@ func (a *Aside) SetUnreadable(ctx context.Context, among Rows, cause error) bool
 		return a.db.Chores.SendBatch(ctx, &b).Close()
 	}
 	id, found := unreadable(ctx, read)
-	return found && a.Put(ctx, a.ofJob(ctx, Item{Kind: among.Kind, ID: id}), cause)
+	return found && a.Put(ctx, a.Whose(ctx, Item{Kind: among.Kind, ID: id}), cause)
 }
 
 // Select selects the items of a batch within Whole. If the row of one cannot be read, that item is set aside, and the
