@@ -99,6 +99,40 @@ func importFile(c Fixture, path string) (archive.Imported, error) {
 	return c.Archives.Import(c.T.Context(), file, time.Hour)
 }
 
+// A day with a run that cannot be read stays, and is tried again. All other days are archived.
+func TestADayThatCannotBeReadKeepsNoOtherFromBeingArchived(t *testing.T) {
+	for _, how := range []string{"cannot be read", "is read for ever"} {
+		t.Run(how, func(t *testing.T) {
+			if how == "is read for ever" {
+				pgtest.Exhaustive(t, "it is given up after a minute")
+			}
+			t.Parallel()
+			dir := t.TempDir()
+			c := archiving(t, pgtest.DSN(t), dir, `cat > $DIR/%d`)
+			job := c.Create("job", Every(time.Hour)).ID
+			damaged, well := c.Ago(41), c.Ago(40)
+			for _, day := range []time.Time{damaged, well} {
+				c.Ran(job, day.Add(2*time.Second), domain.StatusSucceeded)
+			}
+			mend := Harm(c, "runs", fmt.Sprintf(`r.scheduled_for < '%s'`, well.Format(time.RFC3339)), Harms[how])
+			c.RetireRuns()
+			c.Archive()
+			const state = `SELECT string_agg(day || CASE WHEN archived_at IS NULL THEN ' waits' ELSE ' is archived' END, ', '
+				ORDER BY day) FROM punctual.archives`
+			if got, want := c.Text(state), damaged.Format(time.DateOnly)+" waits, "+
+				well.Format(time.DateOnly)+" is archived"; got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+			mend()
+			c.Exec(`UPDATE punctual.archives SET next_try_at = now()`)
+			c.Archive()
+			if got := c.Text(state); strings.Contains(got, "waits") {
+				t.Errorf("once it can be read: %s", got)
+			}
+		})
+	}
+}
+
 func TestADayIsArchivedThenDroppedAndReadBackAsItWas(t *testing.T) {
 	t.Parallel()
 	dsn, dir := pgtest.DSN(t), t.TempDir()

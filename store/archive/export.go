@@ -17,8 +17,10 @@ import (
 	"punctual/store/pg"
 )
 
-// page is how many runs are read at a time.
-const page = 500
+const (
+	page    = 500         // how many runs are read at a time
+	reading = time.Minute // how long that may take
+)
 
 // errNotOver says that a run of the day has not ended, so that the day is not dropped yet.
 var errNotOver = errors.New("a run of the day has not ended")
@@ -52,7 +54,9 @@ func (a *Archives) export(ctx context.Context, p part, to io.Writer) (*writer, e
 	}
 	after, written := uuid.Nil, map[versionRef]bool{}
 	for {
-		rows, versions, err := a.read(ctx, p.day, after, written)
+		limited, cancel := context.WithTimeout(ctx, reading) // it may hang at a row, and other days wait
+		rows, versions, err := a.read(limited, p.day, after, written)
+		cancel()
 		if err != nil {
 			return nil, err
 		}
