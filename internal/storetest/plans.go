@@ -104,18 +104,26 @@ func AnalysedOrNot(t *testing.T, fill func(c Replica), test func(t *testing.T, w
 			c := OpenReplica(t, dsn)
 			state.arrange(c)
 			c.Close() // so that what it read is counted
-			test(t, OpenReplica(t, dsn))
+			watch := OpenReplica(t, dsn)
+			watch.awaitOthers()
+			test(t, watch)
 		})
 	}
+}
+
+// awaitOthers waits until the other sessions have ended. Only then all that they read is counted.
+func (c Replica) awaitOthers() {
+	c.T.Helper()
+	c.Until("the other sessions to end", `SELECT count(*) = 0 FROM pg_stat_activity
+		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+			AND application_name <> 'pgtest'`)
 }
 
 // Scans returns how often sessions that have ended scanned each large table. A session reports its statistics when it
 // ends.
 func (c Replica) Scans() map[string]int64 {
 	c.T.Helper()
-	c.Until("the other sessions to end", `SELECT count(*) = 0 FROM pg_stat_activity
-		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
-			AND application_name <> 'pgtest'`)
+	c.awaitOthers()
 	counts, err := pg.Map[string, int64](c.T.Context(), c.DB.Callers, selectScans)
 	c.Must(err)
 	return counts
