@@ -67,11 +67,13 @@ func Apart[T any](
 	for parts := Halves(items); len(parts) > 0; {
 		part := parts[0]
 		parts = parts[1:]
-		if len(part) == 1 {
-			limit = Part
+		tried, allowed := time.Now(), limit
+		if long := time.Since(begun) > Parts; len(part) == 1 && !long {
+			allowed = Part
+		} else if long {
+			allowed = min(limit, quickly)
 		}
-		tried := time.Now()
-		err := within(ctx, limit, part, work)
+		err := within(ctx, allowed, part, work)
 		if err == nil && len(part) > 1 { // so smaller ones take no longer, unless they hang
 			limit = min(max(10*time.Since(tried), quickly), limit)
 		}

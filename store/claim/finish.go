@@ -224,7 +224,7 @@ func (s *Claims) Finish(
 	}
 	inParts := len(left.Failing) > 0 // the leases end with the whole batch, or after all its parts
 	slices.SortStableFunc(outcomes, func(a, b domain.Outcome) int { return cmp.Compare(a.Job.Tenant, b.Job.Tenant) })
-	failed, err := aside.Apart(ctx, outcomes, func(ctx context.Context, part []domain.Outcome) error {
+	failed, err := s.apart(ctx, outcomes, func(ctx context.Context, part []domain.Outcome) error {
 		if len(part) == len(all) {
 			return write(ctx, part, released, earlier)
 		}
@@ -263,6 +263,29 @@ func (s *Claims) Finish(
 		return superseded, &left.LeftOutcomesError
 	}
 	return superseded, nil
+}
+
+// apart has work done on outcomes. However much patience statements have come to need, all of them together are tried
+// for so long only that there is time for their parts: a replica ends a finish that takes too long, and writes the same
+// outcomes again. One that was set aside is tried for a moment, as its replica writes no others meanwhile.
+func (s *Claims) apart(
+	ctx context.Context, outcomes []domain.Outcome, work func(ctx context.Context, part []domain.Outcome) error,
+) ([]aside.Failed[domain.Outcome], error) {
+	bounded := func(ctx context.Context, limit time.Duration, part []domain.Outcome) error {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		return work(ctx, part)
+	}
+	if len(outcomes) == 1 && slices.Contains(s.aside.Of(aside.Outcome), outcomes[0].RunID) {
+		err := bounded(ctx, aside.Part, outcomes)
+		if aside.Blames(ctx, err) {
+			return []aside.Failed[domain.Outcome]{{Item: outcomes[0], Err: err}}, nil
+		}
+		return nil, err
+	}
+	return aside.Apart(ctx, outcomes, func(ctx context.Context, part []domain.Outcome) error {
+		return bounded(ctx, aside.Whole, part)
+	})
 }
 
 // finishAll writes outcomes together.
