@@ -48,13 +48,21 @@ func TooSlow(err error) bool {
 // Parts are halves of the items as they are ordered, the largest first. So items that may fail for the same reason,
 // such as those of a tenant, come next to each other.
 //
+// If the context has a deadline, all items together are tried for a third of the time at most: else there would be none
+// left for their parts, and the same batch would fail for ever.
+//
 // Work must be idempotent, as a part is done again of which it is not known whether it was committed.
 func Apart[T any](
 	ctx context.Context, items []T, work func(ctx context.Context, items []T) error,
 ) (failed []Failed[T], err error) {
-	err = work(ctx, items)
+	whole, budget := time.Hour, Parts
+	if end, is := ctx.Deadline(); is {
+		whole = time.Until(end) / 3
+		budget = min(budget, whole)
+	}
+	err = within(ctx, whole, items, work)
 	if Blames(ctx, err) && !TooSlow(err) {
-		err = work(ctx, items)
+		err = within(ctx, whole, items, work)
 	}
 	if !Blames(ctx, err) || len(items) == 0 {
 		return nil, err
@@ -68,7 +76,7 @@ func Apart[T any](
 		part := parts[0]
 		parts = parts[1:]
 		tried, allowed := time.Now(), limit
-		if long := time.Since(begun) > Parts; len(part) == 1 && !long {
+		if long := time.Since(begun) > budget; len(part) == 1 && !long {
 			allowed = Part
 		} else if long {
 			allowed = min(limit, quickly)
@@ -81,7 +89,7 @@ func Apart[T any](
 		if len(part) == 1 && !quick && Blames(ctx, err) && TooSlow(err) {
 			err = within(ctx, Alone, part, work) // a slow machine is not its fault
 		}
-		long := time.Since(begun) > Parts
+		long := time.Since(begun) > budget
 		switch {
 		case err == nil:
 			done = true

@@ -74,3 +74,31 @@ func TestNothingIsAtFaultOnASlowMachine(t *testing.T) {
 		})
 	}
 }
+
+// However long statements may take by now, a batch is tried in parts before its context ends: else it would fail for
+// ever.
+func TestPartsAreTriedBeforeTheDeadline(t *testing.T) {
+	for _, deadline := range []time.Duration{5 * time.Second, 15 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			done := map[int]bool{}
+			failed, err := Apart(ctx, numbers(1, 4), func(ctx context.Context, items []int) error {
+				if slices.Contains(items, 2) {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				for _, n := range items {
+					done[n] = true
+				}
+				return nil
+			})
+			if err != nil || len(failed) != 1 || failed[0].Item != 2 || len(done) != 3 {
+				t.Errorf("within %s %v are done, and %v fail: %v", deadline, done, failed, err)
+			}
+			if ctx.Err() != nil {
+				t.Error("nothing could be written after it")
+			}
+		})
+	}
+}

@@ -265,27 +265,21 @@ func (s *Claims) Finish(
 	return superseded, nil
 }
 
-// apart has work done on outcomes. However much patience statements have come to need, all of them together are tried
-// for so long only that there is time for their parts: a replica ends a finish that takes too long, and writes the same
-// outcomes again. One that was set aside is tried for a moment, as its replica writes no others meanwhile.
+// apart has work done on outcomes. One that was set aside is tried for a moment, as its replica writes no others
+// meanwhile.
 func (s *Claims) apart(
 	ctx context.Context, outcomes []domain.Outcome, work func(ctx context.Context, part []domain.Outcome) error,
 ) ([]aside.Failed[domain.Outcome], error) {
-	bounded := func(ctx context.Context, limit time.Duration, part []domain.Outcome) error {
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-		return work(ctx, part)
+	if len(outcomes) != 1 || !slices.Contains(s.aside.Of(aside.Outcome), outcomes[0].RunID) {
+		return aside.Apart(ctx, outcomes, work)
 	}
-	if len(outcomes) == 1 && slices.Contains(s.aside.Of(aside.Outcome), outcomes[0].RunID) {
-		err := bounded(ctx, aside.Part, outcomes)
-		if aside.Blames(ctx, err) {
-			return []aside.Failed[domain.Outcome]{{Item: outcomes[0], Err: err}}, nil
-		}
-		return nil, err
+	limited, cancel := context.WithTimeout(ctx, aside.Part)
+	defer cancel()
+	err := work(limited, outcomes)
+	if aside.Blames(ctx, err) {
+		return []aside.Failed[domain.Outcome]{{Item: outcomes[0], Err: err}}, nil
 	}
-	return aside.Apart(ctx, outcomes, func(ctx context.Context, part []domain.Outcome) error {
-		return bounded(ctx, aside.Whole, part)
-	})
+	return nil, err
 }
 
 // finishAll writes outcomes together.
