@@ -57,6 +57,6 @@ func (a expectation) warning(now time.Time) string {
 	if days := int(gap.Hours() / 24); days > 7 {
 		pass = fmt.Sprint(days, " days")
 	}
-	return fmt.Sprintf("the job becomes stale although its runs succeed: expect_success_within is %s, and %s pass between "+
-		"the slot on %s and the next one", domain.Short(a.within), pass, last.In(zone).Format("Monday, 2006-01-02 15:04"))
+	return fmt.Sprintf("the job becomes stale although its runs succeed: expect_success_within is %s, and %s pass "+
+		"between the slot on %s and the next one", domain.Short(a.within), pass, last.In(zone).Format("Monday, 2006-01-02 15:04"))
 }

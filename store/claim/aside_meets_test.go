@@ -103,7 +103,7 @@ func TestWhatIsSetAsideMeetsAllThatIsDoneToItsJob(t *testing.T) {
 		m.Freeze(m.Tenant, "")
 		return nil
 	}
-	const stays = "it stays set aside"
+	const stays, byUser = "it stays set aside", "cancelled cancelled_by_user"
 	for _, test := range []struct {
 		name  string
 		aside func(c Replica) met
@@ -120,15 +120,12 @@ func TestWhatIsSetAsideMeetsAllThatIsDoneToItsJob(t *testing.T) {
 		{"a slot/freeze", setASlotAside, []func(m met) error{freeze}, stays, stays},
 		{"a run/pause", setARunAside, []func(m met) error{pause}, stays, "running"},
 		{"a run/delete", setARunAside, []func(m met) error{remove}, "cancelled job_deleted", "cancelled job_deleted"},
-		{"a run/cancel", setARunAside, []func(m met) error{cancel}, "cancelled cancelled_by_user", "cancelled cancelled_by_user"},
+		{"a run/cancel", setARunAside, []func(m met) error{cancel}, byUser, byUser},
 		{"a run/edit", setARunAside, []func(m met) error{edit}, stays, "running"},
 		{"a run/freeze", setARunAside, []func(m met) error{freeze}, stays, stays},
 		{"an outcome/pause", setAnOutcomeAside, []func(m met) error{pause}, stays, "succeeded"},
 		{"an outcome/delete", setAnOutcomeAside, []func(m met) error{remove}, stays, "succeeded"},
-		{
-			"an outcome/cancel", setAnOutcomeAside, []func(m met) error{cancel}, "cancelled cancelled_by_user",
-			"cancelled cancelled_by_user",
-		},
+		{"an outcome/cancel", setAnOutcomeAside, []func(m met) error{cancel}, byUser, byUser},
 		{"an outcome/edit", setAnOutcomeAside, []func(m met) error{edit}, stays, "succeeded"},
 		{"an outcome/freeze", setAnOutcomeAside, []func(m met) error{freeze}, stays, "succeeded"},
 	} {

@@ -40,8 +40,8 @@ FROM (SELECT r.id, r.status, coalesce(r.reason, '') AS reason, coalesce(d.result
       LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
       WHERE r.id = ANY($1::uuid[])) t`
 
-// ReadGiven implements scheduler.Store. A step whose input cannot be read, or not opened, is set aside: its replica gives
-// it back, and would claim it again at once.
+// ReadGiven implements scheduler.Store. A step whose input cannot be read, or not opened, is set aside: its replica
+// gives it back, and would claim it again at once.
 func (s *Claims) ReadGiven(ctx context.Context, a *domain.Assignment) error {
 	one := []domain.Assignment{*a}
 	err := readGiven(ctx, s.db.Runs, one, dayOfRuns([]uuid.UUID{a.RunID}), math.MaxInt64, domain.MaxStepResults)
