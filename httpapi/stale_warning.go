@@ -58,5 +58,6 @@ func (a expectation) warning(now time.Time) string {
 		pass = fmt.Sprint(days, " days")
 	}
 	return fmt.Sprintf("the job becomes stale although its runs succeed: expect_success_within is %s, and %s pass "+
-		"between the slot on %s and the next one", domain.Short(a.within), pass, last.In(zone).Format("Monday, 2006-01-02 15:04"))
+		"between the slot on %s and the next one", domain.Short(a.within), pass,
+		last.In(zone).Format("Monday, 2006-01-02 15:04"))
 }
