@@ -167,7 +167,8 @@ func (s *Jobs) resumeSome(ctx context.Context) (n int, err error) {
 		return 0, err
 	}
 	err = s.aside.Each(ctx, aside.Pause, over, func(ctx context.Context, jobs []uuid.UUID) error {
-		return s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		ended := 0
+		err := s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 			ids, err := pg.All(ctx, tx, pgx.RowTo[uuid.UUID], `
 				SELECT s.job_id FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
 				WHERE j.id = ANY($1::uuid[]) AND j.paused_until <= now() AND j.state = 'paused'
@@ -176,9 +177,13 @@ func (s *Jobs) resumeSome(ctx context.Context) (n int, err error) {
 				return err
 			}
 			_, _, err = s.hold(ctx, tx, 0, ids, claim.PassOver) // ends the pauses that are over
-			n += len(ids)
+			ended = len(ids)
 			return err
 		})
+		if err == nil { // else the same pauses are ended again
+			n += ended
+		}
+		return err
 	})
 	return n, err
 }
