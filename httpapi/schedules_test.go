@@ -56,11 +56,13 @@ func TestAJobThatBecomesStaleByItsOwnScheduleIsWarnedOf(t *testing.T) {
 		`{"cron":"0 3 * * mon-fri","timezone":"UTC"}`: "expect_success_within is 26h, and 72h pass between the slot on Friday",
 		`{"cron":"0 3 * * *","timezone":"UTC"}`:       "",
 		`{"cron":"*/5 8-17 * * *","timezone":"UTC"}`:  "",
-		`{"every":"48h"}`:                              "expect_success_within is 26h, and the period 48h",
-		`{"every":"24h"}`:                              "",
-		`{"event":"invoice.paid"}`:                     "",
-		`{"cron":"0 3 29 2 *","timezone":"UTC"}`:       "26h, and 1461 days pass",
-		`{"cron":"0 3 1,15 * *","timezone":"Etc/UTC"}`: "expect_success_within is 26h",
+		`{"every":"48h"}`:          "expect_success_within is 26h, and the period 48h",
+		`{"every":"24h"}`:          "",
+		`{"event":"invoice.paid"}`: "",
+		`{"cron":"0 3 * * mon-fri","timezone":"UTC","ends_at":"2020-01-01T00:00:00Z"}`:   "",
+		`{"cron":"0 3 * * mon-fri","timezone":"UTC","starts_at":"2090-01-04T00:00:00Z"}`: "on Friday, 2090-01-06 03:00",
+		`{"cron":"0 3 29 2 *","timezone":"UTC"}`:                                         "26h, and 1461 days pass",
+		`{"cron":"0 3 1,15 * *","timezone":"Etc/UTC"}`:                                   "expect_success_within is 26h",
 	} {
 		body := `{"name":"a","target":{"url":"https://example.com/"},"expect_success_within":"26h","schedule":` + schedule + `}`
 		for _, r := range []*reply{s.do("PUT", "/v1/jobs/a", body), s.do("GET", "/v1/jobs/a", "")} {

@@ -9,10 +9,12 @@ import (
 	"punctual/store/cache"
 )
 
-// expectation is a recurring schedule, and how long its job may go without success.
+// expectation is a recurring schedule, how long its job may go without success, and the day from which on the schedule
+// is looked at.
 type expectation struct {
 	schedule domain.Schedule
 	within   time.Duration
+	from     time.Time
 }
 
 // staleWarnings keeps what staleByItself has found: to look for a gap takes a millisecond, and each read of a job asks.
@@ -21,19 +23,20 @@ var staleWarnings = cache.New[expectation, string](1000, 1<<20)
 // staleByItself warns that a job becomes stale although each of its slots succeeds, because its schedule has a gap that
 // is longer than its expect_success_within. It is empty if there is none.
 func staleByItself(d domain.Definition) string {
-	asked := expectation{d.Schedule, d.ExpectSuccessWithin.Value()}
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	asked := expectation{d.Schedule, d.ExpectSuccessWithin.Value(), domain.Later(today, d.Schedule.StartsAt.Value())}
 	if asked.within == 0 || !d.Schedule.Kind().Recurring() {
 		return ""
 	}
 	warning, known := staleWarnings.Get(asked)
 	if !known {
-		warning = asked.warning(time.Now())
+		warning = asked.warning()
 		staleWarnings.Add(asked, warning, len(warning)+len(d.Schedule.Cron))
 	}
 	return warning
 }
 
-func (a expectation) warning(now time.Time) string {
+func (a expectation) warning() string {
 	if period := a.schedule.Every.Value(); period > a.within {
 		return fmt.Sprintf("the job becomes stale although its runs succeed: expect_success_within is %s, and the period %s",
 			domain.Short(a.within), domain.Short(period))
@@ -49,8 +52,8 @@ func (a expectation) warning(now time.Time) string {
 	if a.schedule.Timezone == "" || err != nil {
 		zone = time.UTC
 	}
-	last, gap, is := expression.GapOver(a.within, now, zone)
-	if !is {
+	last, gap, is := expression.GapOver(a.within, a.from, zone)
+	if end := a.schedule.EndsAt.Value(); !is || !end.IsZero() && last.Add(gap).After(end) {
 		return ""
 	}
 	pass := domain.Short(gap)

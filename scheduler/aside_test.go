@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -16,26 +17,31 @@ import (
 type strangers struct {
 	*fakeStore
 	holds func(domain.Outcome) bool // whether the row is locked; guarded by fakeStore.mu
+	fails func(domain.Outcome) bool // whether it cannot be written
 }
 
 func (s *strangers) Finish(
 	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, _ ...uuid.UUID,
 ) (int, error) {
-	left := &LeftOutcomesError{Runs: map[uuid.UUID]string{}}
+	left := &LeftOutcomesError{Runs: map[uuid.UUID]string{}, Failing: map[uuid.UUID]error{}}
 	var free []domain.Outcome
 	holds := read(s.fakeStore, func() func(domain.Outcome) bool { return s.holds })
 	for _, o := range outcomes {
-		if holds == nil || !holds(o) {
+		switch {
+		case s.fails != nil && s.fails(o):
+			left.Failing[o.RunID] = errors.New("the row is damaged")
+		case holds != nil && holds(o):
+			left.Runs[o.RunID] = "runs"
+		default:
 			free = append(free, o)
 			continue
 		}
-		left.Runs[o.RunID] = "runs"
 		if slices.Contains(released, o.Lease.ID) && !slices.Contains(left.Leases, o.Lease.ID) {
 			left.Leases = append(left.Leases, o.Lease.ID)
 		}
 	}
 	ended := slices.DeleteFunc(slices.Clone(released), func(id uuid.UUID) bool { return slices.Contains(left.Leases, id) })
-	if n, err := s.fakeStore.Finish(ctx, free, ended); err != nil || len(left.Runs) == 0 {
+	if n, err := s.fakeStore.Finish(ctx, free, ended); err != nil || len(left.Runs)+len(left.Failing) == 0 {
 		return n, err
 	}
 	return 0, left
@@ -73,6 +79,30 @@ func TestOutcomesWhoseRowsAreLockedWaitAndOthersDoNot(t *testing.T) {
 			t.Errorf("%d leases are ended, %d while rows were locked", n, released)
 		}
 		store.once(t)
+	})
+}
+
+// However many outcomes cannot be written, a replica keeps some of them only, and writes all others.
+func TestOutcomesThatCannotBeWrittenNeverStopOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, victim, well := &strangers{fakeStore: newFakeStore()}, compiled(t, brief), compiled(t, brief)
+		store.fails = func(o domain.Outcome) bool { return o.Job == victim }
+		for range 30 {
+			store.add(100, victim, 0)
+			store.add(1, well, 0)
+		}
+		start(t, store, newGatedDials(t, false).client, 100)
+		time.Sleep(time.Minute)
+		store.add(1, well, 0)
+		time.Sleep(longestSleep * 2)
+		synctest.Wait()
+		if n := store.ended(); n != 31 {
+			t.Errorf("%d outcomes are written, want 31", n)
+		}
+		kept := read(store.fakeStore, func() int { return store.leases - len(store.released) })
+		if kept > mostStuck || kept == 0 {
+			t.Errorf("%d leases are kept, for at most %d outcomes", kept, mostStuck)
+		}
 	})
 }
 

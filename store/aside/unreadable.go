@@ -45,21 +45,26 @@ func (a *Aside) SetUnreadable(ctx context.Context, among Rows, cause error) bool
 	return found && a.Put(ctx, a.Whose(ctx, Item{Kind: among.Kind, ID: id}), cause)
 }
 
+// selections is how often Select tries. To find a row takes seconds, and other work waits for its turn: what further
+// rows there are is found the next time.
+const selections = 3
+
 // Select selects the items of a batch within Whole. If the row of one cannot be read, that item is set aside, and the
 // others are selected. The statement's last argument is the items that it has to pass over.
 func (a *Aside) Select(
 	ctx context.Context, p *pg.Pool, among Rows, statement string, arguments ...any,
 ) (items []uuid.UUID, err error) {
-	for {
-		err := within(ctx, Whole, nil, func(ctx context.Context, _ []uuid.UUID) (err error) {
+	for range selections {
+		err = within(ctx, Whole, nil, func(ctx context.Context, _ []uuid.UUID) (err error) {
 			items, err = pg.All(ctx, p, pgx.RowTo[uuid.UUID], statement,
 				append(slices.Clone(arguments), a.Resting(among.Kind))...)
 			return err
 		})
 		if err == nil || !a.SetUnreadable(ctx, among, err) {
-			return items, err
+			break
 		}
 	}
+	return items, err
 }
 
 // unreadable finds a row that cannot be read, by halves of the range of all ids.
