@@ -19,6 +19,7 @@ import (
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 	"punctual/store"
+	"punctual/store/claim"
 	"punctual/store/freeze"
 	"punctual/store/jobs"
 	"punctual/store/limits"
@@ -33,6 +34,8 @@ const (
 	modelSilence  = 1 // heartbeat_timeout
 	modelDuration = 3 // max_duration
 	modelParked   = 2 // until a run at its gate or limit is looked at again
+	modelExpiry   = 2 // expires_after of an approval
+	modelGrace    = 1 // for steps that clean up, after max_duration; it is five minutes
 )
 
 // modelEvent is something that happens. Each kind uses some of the fields.
@@ -45,6 +48,7 @@ type modelEvent struct {
 	hours        int       // that pass, or until a dated run; or the limit
 	key, seq     int       // of a dated run; seq 0: none; or the value of an event's field
 	latest       int       // hours for which replacements may put it off; 0: no bound
+	from, set    int       // steps of a rerun that keeps some: which runs again, and which is taken as succeeded; -1: none
 	made         map[modelCause]uuid.UUID
 }
 
@@ -61,6 +65,7 @@ var (
 		"interrupted": {status: domain.StatusRetrying, outcome: domain.AttemptInterrupted},
 		"given back":  {status: domain.StatusPending},
 		"expired":     {status: domain.StatusSkipped, reason: domain.ReasonExpired},
+		"begun":       {status: domain.StatusSucceeded},
 		"cancelled":   {domain.StatusCancelled, domain.ReasonCancelled, domain.AttemptCancelled},
 	}
 )
@@ -85,6 +90,16 @@ var modelJobs = []modelJob{
 	{policy: domain.PolicyQueue, maxAttempts: 2, most: 2, onEvent: true, value: 1},
 	{policy: domain.PolicyAllow, maxAttempts: 1, onEvent: true, then: []modelLink{{12, domain.WhenEnded}}},
 	{policy: domain.PolicyAllow, maxAttempts: 3, missed: true},
+	{policy: domain.PolicyForbid, maxAttempts: 2, steps: []modelStep{
+		{}, {on: []int{0}, approval: true}, {on: []int{1}}, {on: []int{0, 2}, cleansUp: true},
+	}},
+	{policy: domain.PolicyReplace, maxAttempts: 1, limited: true, steps: []modelStep{
+		{}, {}, {on: []int{0, 1}}, {on: []int{1}, cleansUp: true},
+	}},
+	{
+		policy: domain.PolicyQueue, maxAttempts: 2, most: 2, async: true, then: []modelLink{{12, domain.WhenFailed}},
+		steps: []modelStep{{}, {on: []int{0}}, {on: []int{1}, approval: true, cleansUp: true}},
+	},
 }
 
 // modelEventName is the event at which some of them run.
@@ -122,6 +137,23 @@ func (j modelJob) define(d *domain.Definition) {
 	}
 	if j.once {
 		d.Delivery = domain.DeliverAtMostOnce
+	}
+	for i, s := range j.steps {
+		d.Target = domain.Target{}
+		step := domain.Step{Name: fmt.Sprint("step", i), DependsOn: pg.Column(s.on, func(on int) string {
+			return fmt.Sprint("step", on)
+		})}
+		if s.cleansUp {
+			step.When = domain.WhenEnded
+		}
+		if step.Target = (domain.Target{URL: "http://step.example"}); s.approval {
+			step.Target, step.Approval = domain.Target{}, &domain.Approval{ExpiresAfter: hours(modelExpiry)}
+		}
+		if j.async && !s.approval {
+			step.MaxDuration = hours(modelDuration)
+		}
+		d.Steps = append(d.Steps, step)
+		d.MaxDuration = hours(modelDuration)
 	}
 }
 
@@ -212,6 +244,7 @@ func (l *lived) do(e modelEvent) string {
 	l.Asked()
 	got := refusalOf(l.happens(&e))
 	l.wakes(e, due)
+	l.advance()
 	e.made = l.made()
 	_, err := l.Claims.ReleaseLimits(l.T.Context())
 	l.Must(err)
@@ -240,11 +273,39 @@ func (l *lived) do(e modelEvent) string {
 // made are the runs that runs and events have caused.
 func (l *lived) made() map[modelCause]uuid.UUID {
 	made := map[modelCause]uuid.UUID{}
+	for _, run := range Column[[2]uuid.UUID](l.Fixture, `SELECT ARRAY[parent_run, id] FROM punctual.runs WHERE step IS NOT NULL`) {
+		r := run
+		step := Column[int](l.Fixture, `SELECT substr(step, 5)::integer FROM punctual.runs WHERE id = $1`, r[1])[0]
+		made[modelCause{r[0], -1 - step}] = r[1]
+	}
 	for _, run := range Column[[3]uuid.UUID](l.Fixture, `
 		SELECT ARRAY[caused_by, job_id, id] FROM punctual.runs WHERE trigger IN ('chain', 'event')`) {
 		made[modelCause{run[0], slices.IndexFunc(l.jobs, func(j jobs.Record) bool { return j.ID == run[1] })}] = run[2]
 	}
 	return made
+}
+
+// advance lets workflows go on that somebody has marked, and then looks at all of them. Of those none should have stood
+// still, but for one whose job was deleted while a replica had its approval: it is looked at once that waits.
+func (l *lived) advance() {
+	if !l.Wants(claim.ChoreWorkflows) && l.Count(`SELECT count(*) FROM punctual.workflows WHERE due`) > 0 {
+		l.wrong += "a workflow is due, and nobody is asked to look\n"
+	}
+	before := l.Claims.TakenBack()
+	for _, all := range []bool{false, true} {
+		if all {
+			l.Exec(`UPDATE punctual.workflows SET looked_at = now() - interval '1 hour'`)
+		}
+		for left := true; left; {
+			var err error
+			_, left, err = l.Claims.AdvanceWorkflows(l.T.Context())
+			l.Must(err)
+		}
+	}
+	deleted := slices.ContainsFunc(l.model.jobs, func(j modelJob) bool { return j.deleted })
+	if l.Claims.TakenBack() > before && !deleted {
+		l.wrong += "a workflow stood still\n"
+	}
 }
 
 // due are the runs that a claim may take now.
@@ -318,8 +379,8 @@ func refusalOf(err error) string {
 		return ""
 	case late:
 		return errSuperseded.Error()
-	case refused && refusal.Code == "limit":
-		return errLimit.Error()
+	case refused && (refusal.Code == "limit" || refusal.Code == "run_token"):
+		return refusal.Code
 	case errors.Is(err, store.ErrState), errors.Is(err, store.ErrNotFound):
 		return errBadState.Error()
 	}
@@ -373,8 +434,10 @@ func (l *lived) happens(e *modelEvent) error {
 		run, err = l.For(l.Tenant).TriggerJob(ctx, l.jobs[e.job].ID.String(), jobs.TriggerRequest{})
 		e.run = run.ID
 	case "rerun":
-		run, err = l.For(l.Tenant).RerunRun(ctx, e.of, jobs.RerunRequest{})
+		run, err = l.For(l.Tenant).RerunRun(ctx, e.of, l.rerun(*e))
 		e.run = run.ID
+	case "approve", "reject":
+		_, err = l.Runs.Decide(ctx, l.Tenant, e.run, e.do == "approve", "")
 	case "replay":
 		run, err = l.For(l.Tenant).ReplayDeadLetter(ctx, e.of, "")
 		e.run = run.ID
@@ -404,6 +467,20 @@ func (l *lived) happens(e *modelEvent) error {
 		_, err = l.Runs.CancelRun(ctx, l.Tenant, e.run)
 	}
 	return err
+}
+
+// rerun is the request of a rerun.
+func (l *lived) rerun(e modelEvent) (r jobs.RerunRequest) {
+	if e.with != "partly" {
+		return r
+	}
+	if e.from >= 0 {
+		r.Steps.From = []string{fmt.Sprint("step", e.from)}
+	}
+	if e.set >= 0 {
+		r.Steps.Set = map[string]domain.SetStep{fmt.Sprint("step", e.set): {}}
+	}
+	return r
 }
 
 // date writes, moves or removes a dated run.
@@ -496,6 +573,10 @@ func (l *lived) answer(e *modelEvent) error {
 func (l *lived) outcome(s *sending, with string) domain.Outcome {
 	now, result := l.Clock(), wire.Result{Sent: true}
 	switch with {
+	case "begun":
+		o := domain.Outcome{Assignment: s.Assignment, Verdict: domain.Await, StartedAt: s.started, FinishedAt: now}
+		o.RetryIn = s.Job.MaxDuration.Value()
+		return o
 	case "given back":
 		return domain.Outcome{Assignment: s.Assignment, Verdict: domain.GiveBack, FinishedAt: now}
 	case "expired":
@@ -558,6 +639,8 @@ func (l *lived) pass(by time.Duration) {
 		SET due_at = due_at - $1::interval, created_at = created_at - $1::interval, started_at = started_at - $1::interval,
 			accepted_at = accepted_at - $1::interval, next_attempt_at = next_attempt_at - $1::interval
 		WHERE finished_at IS NULL`, by)
+	l.Exec(`UPDATE punctual.runs SET finished_at = finished_at - $1::interval
+		WHERE parent_run IN (SELECT run_id FROM punctual.workflows)`, by)
 	for _, s := range l.held {
 		s.DueAt, s.started = s.DueAt.Add(-by), s.started.Add(-by)
 	}
@@ -700,7 +783,9 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 		s := l.over[random.IntN(len(l.over))]
 		e.do, e.run, e.claim, e.with = "answer", s.RunID, s.claim, s.with
 	case n < 75:
-		called := slices.DeleteFunc(slices.Concat(l.over, l.held), func(s *sending) bool { return s.RunToken == "" })
+		called := slices.DeleteFunc(slices.Concat(l.over, l.held), func(s *sending) bool {
+			return s.RunToken == "" || l.model.sendsNothing(l.model.run(s.RunID))
+		})
 		if len(called) > 0 {
 			s := called[len(called)-1-random.IntN(min(6, len(called)))]
 			e.do, e.run, e.claim = Pick(random, "beat", "beat", "complete", "report", "report final"), s.RunID, s.claim
@@ -720,7 +805,16 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 	case n < 92:
 		e.do, e.run = "cancel", run(Pick(random, alive, alive, final))
 	case n < 93:
-		e.do, e.of = "rerun", run(Pick(random, alive, final, final))
+		e.do, e.of, e.from, e.set = "rerun", run(Pick(random, alive, final, final, final)), -1, -1
+		if of := l.model.run(e.of); of != nil && l.model.isWorkflow(of) && random.IntN(4) > 0 {
+			steps := len(l.model.jobs[of.job].steps)
+			e.with, e.from, e.set = "partly", random.IntN(steps+1)-1, random.IntN(steps+1)-1
+			if e.from == e.set {
+				e.from, e.set = 0, -1
+			}
+		}
+	case n < 94:
+		e.do, e.run = Pick(random, "approve", "approve", "reject"), run(func(r *modelRun) bool { return l.model.approves(r) })
 	case n < 97:
 		e.do, e.of = "replay", run(func(r *modelRun) bool { return r.letter != "" && !l.model.jobs[r.job].limited })
 	case n < 98 && random.IntN(2) == 0:
@@ -735,7 +829,7 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 		e.do = "pause"
 	}
 	switch of := l.model.run(e.of); {
-	case e.do == "", e.do == "cancel" && e.run == uuid.Nil, of == nil && (e.do == "rerun" || e.do == "replay"):
+	case e.do == "", (e.do == "cancel" || e.do == "approve" || e.do == "reject") && e.run == uuid.Nil, of == nil && (e.do == "rerun" || e.do == "replay"):
 		e.do = "claim" // there is no such run
 	case of != nil:
 		e.job = of.job
@@ -748,6 +842,8 @@ func (l *lived) answerOf(s *sending, random *rand.Rand) modelEvent {
 	e := modelEvent{do: "answer", run: s.RunID, claim: s.claim}
 	r := l.model.run(s.RunID)
 	switch async := l.model.jobs[r.job].async; {
+	case l.model.sendsNothing(r):
+		e.with = Pick(random, "begun", "begun", "begun", "begun", "given back")
 	case s.expired:
 		e.with = Pick(random, "expired", "expired", "given back")
 	case r.claims == s.claim && r.asked() && random.IntN(2) == 0:
@@ -777,6 +873,9 @@ func (l *lived) rest() string {
 			with := "200"
 			if s.expired {
 				with = "expired"
+			}
+			if l.model.sendsNothing(l.model.run(s.RunID)) {
+				with = "begun"
 			}
 			events = append(events, modelEvent{do: "answer", run: s.RunID, claim: s.claim, with: with})
 		}
@@ -824,7 +923,7 @@ func (l *lived) shrink(seed uint64, steps []int) []int {
 	return steps
 }
 
-// The store and its model agree after every step of random histories: triggers, slots, claims, outcomes, calls of
+// The store and its model agree after every step of random histories: triggers, slots, claims, outcomes, steps, calls of
 // targets, cancels, reruns, replays, freezes, pauses, lost replicas and their late outcomes.
 func TestARunsLifeIsThatOfItsModel(t *testing.T) {
 	seed, seeds, length := uint64(1), 60, 200 // the same histories each time; SEED=… tries others

@@ -25,6 +25,7 @@ type model struct {
 	dated  []modelDated // by id
 	guards map[modelKey]modelGuard
 	made   map[modelCause]uuid.UUID
+	events int // that have happened
 }
 
 // modelKey is a key of a job's dated runs.
@@ -33,10 +34,18 @@ type modelKey struct{ job, key int }
 // modelGuard is the number of a dated run that has left. It guards its key for a day.
 type modelGuard struct{ seq, left int }
 
-// modelCause is a run or an event, and the job of which it has made a run. Only the store knows the id of that.
+// modelCause is a run or an event, and the job of which it has made a run, or the step. Only the store knows the id of
+// that.
 type modelCause struct {
 	of  uuid.UUID
-	job int
+	job int // -1, -2, …: a step
+}
+
+// modelStep is a step of a workflow.
+type modelStep struct {
+	on       []int // the steps that it depends on
+	cleansUp bool  // when: ended
+	approval bool
 }
 
 // modelLink is another job that the end of a run triggers.
@@ -54,6 +63,7 @@ type modelJob struct {
 	onEvent              bool // it runs at events, in place of slots
 	value                int  // of the events' field that its filter lets through; 0: all
 	then                 []modelLink
+	steps                []modelStep
 	base                 int // of its name in modelJobs
 	paused, deleted      bool
 	missed               bool      // its slots were missed, and go one at a time, although other runs may overlap
@@ -73,6 +83,10 @@ type modelRun struct {
 	atLimit, holds            bool // it waits at the limit, or holds it until it has ended
 	bounded                   bool // its last attempt held a limit of how many may run
 	rerun, dated              bool
+	workflow                  uuid.UUID // of a step
+	step                      int
+	began                     bool // a workflow's steps may run
+	finished, finishedAs      int  // when it ended, and in which event
 	records                   []modelRecord
 	letter                    string // "": none
 }
@@ -100,7 +114,10 @@ type modelEnd struct {
 }
 
 // Why an event is refused.
-var errBadState, errSuperseded, errLimit = errors.New("state"), errors.New("superseded"), errors.New("limit")
+var (
+	errBadState, errSuperseded = errors.New("state"), errors.New("superseded")
+	errLimit, errToken         = errors.New("limit"), errors.New("run_token")
+)
 
 // transition returns the state after an event, and leaves m as it is. The error says why the event is refused.
 func transition(m model, e modelEvent) (after model, err error) {
@@ -109,6 +126,7 @@ func transition(m model, e modelEvent) (after model, err error) {
 		m.runs[i] = new(*r)
 	}
 	m.guards, m.made = maps.Clone(m.guards), e.made
+	m.events++
 	switch r := m.run(e.run); e.do {
 	case "create":
 		m.create(m.jobs[e.job].base)
@@ -149,6 +167,8 @@ func transition(m model, e modelEvent) (after model, err error) {
 		e.claims(&m)
 	case "answer":
 		err = e.answers(&m, r)
+	case "approve", "reject":
+		err = e.decides(&m, r)
 	case "beat", "complete", "report", "report final":
 		err = e.calls(&m, r)
 	case "listen":
@@ -164,6 +184,9 @@ func transition(m model, e modelEvent) (after model, err error) {
 			return m, errBadState
 		}
 		m.cancel(r.job, domain.ReasonCancelled, e.run)
+	}
+	for _, w := range slices.Clone(m.runs) {
+		m.advance(w)
 	}
 	m.makeRoom()
 	return m, err
@@ -189,7 +212,7 @@ func (m *model) run(id uuid.UUID) *modelRun {
 // enter adds a run that waits.
 func (m *model) enter(id uuid.UUID, job int, trigger domain.Trigger) *modelRun {
 	m.runs = append(m.runs, &modelRun{
-		id: id, job: job, trigger: trigger, status: domain.StatusPending, due: m.now, inReady: true, ready: m.now,
+		id: id, job: job, trigger: trigger, status: domain.StatusPending, due: m.now, inReady: true, ready: m.now, step: -1,
 	})
 	slices.SortFunc(m.runs, func(a, b *modelRun) int { return pg.CompareIDs(a.id, b.id) })
 	return m.run(id)
@@ -212,7 +235,7 @@ func (r *modelRun) asked() bool { // to be cancelled
 // expired reports whether no attempt may start in so many hours.
 func (m *model) expired(r *modelRun, in int) bool {
 	after := m.jobs[r.job].expires
-	return after > 0 && r.trigger != domain.TriggerReplay && m.now+in >= r.due+after
+	return after > 0 && r.step < 0 && r.trigger != domain.TriggerReplay && m.now+in >= r.due+after
 }
 
 // facing returns a job's gate as another run of the job meets it: without a run that has expired while it waited there.
@@ -268,8 +291,8 @@ func (e modelEvent) fires(m *model) {
 		trigger = domain.TriggerCatchup
 	}
 	switch r := m.enter(e.run, e.job, trigger); {
-	case j.queues() || !j.gated() && j.limited || j.missed:
-	case wasActive || j.limited:
+	case j.queues() || !j.gated() && m.limited(r) || j.missed:
+	case wasActive || m.limited(r):
 		j.waiting = r.id
 	default:
 		m.start(r, e.replica)
@@ -279,7 +302,7 @@ func (e modelEvent) fires(m *model) {
 // pending is how many runs of a job wait, without the one that has its gate.
 func (m *model) pending(job int) (n int) {
 	for _, r := range m.runs {
-		if r.job == job && r.inReady && r.id != m.jobs[job].active {
+		if r.job == job && r.step < 0 && r.inReady && r.id != m.jobs[job].active {
 			n++
 		}
 	}
@@ -298,7 +321,7 @@ func (r *modelRun) end(status domain.Status, reason domain.Reason) {
 
 // enters is a run by hand. It is refused if its claim would skip it now.
 func (e modelEvent) enters(m *model) error {
-	if of := m.run(e.of); of != nil && !of.status.Final() {
+	if of := m.run(e.of); of != nil && (!of.status.Final() || of.step >= 0) {
 		return errBadState
 	}
 	j, expired := m.facing(e.job)
@@ -321,7 +344,10 @@ func (e modelEvent) enters(m *model) error {
 	if j.queues() && m.pending(e.job) >= j.most {
 		return errLimit
 	}
-	m.enter(e.run, e.job, domain.TriggerManual).rerun = e.of != uuid.Nil
+	r := m.enter(e.run, e.job, domain.TriggerManual)
+	if r.rerun = e.of != uuid.Nil; r.rerun {
+		e.keeps(m, r)
+	}
 	return nil
 }
 
@@ -329,7 +355,7 @@ func (e modelEvent) enters(m *model) error {
 // does a dated run that replaces nothing.
 func (m *model) undecided(r *modelRun) bool {
 	j := &m.jobs[r.job]
-	return j.gated() && !j.queues() && r.claims == 0 && r.trigger != domain.TriggerReplay && r.id != j.active &&
+	return j.gated() && r.step < 0 && !j.queues() && r.claims == 0 && r.trigger != domain.TriggerReplay && r.id != j.active &&
 		r.id != j.waiting && (!r.dated || j.policy == domain.PolicyReplace)
 }
 
@@ -397,7 +423,7 @@ func (m *model) cause(of uuid.UUID, job int, trigger domain.Trigger) {
 // ended triggers other jobs, unless a run was made again.
 func (m *model) ended(id uuid.UUID) {
 	r := m.run(id)
-	if !r.status.Final() || r.status == domain.StatusSkipped || r.rerun {
+	if !r.status.Final() || r.status == domain.StatusSkipped || r.rerun || r.step >= 0 {
 		return
 	}
 	for _, l := range m.jobs[r.job].then {
@@ -483,7 +509,7 @@ func (m *model) lines(come map[uuid.UUID]bool) []modelLine {
 	lines := make([]modelLine, len(m.jobs))
 	for _, r := range m.runs {
 		inLine := m.jobs[r.job].queues() || r.trigger == domain.TriggerCatchup && r.claims == 0
-		if l := &lines[r.job]; inLine && r.inReady && !r.accepted && !come[r.id] {
+		if l := &lines[r.job]; inLine && r.step < 0 && r.inReady && !r.accepted && !come[r.id] {
 			if l.first == uuid.Nil {
 				l.first = r.id
 			}
@@ -526,12 +552,12 @@ func (e modelEvent) claims(m *model) {
 		case m.passesGate(r) && g.active != id && (g.active != uuid.Nil || l.first != uuid.Nil &&
 			pg.CompareIDs(l.first, id) < 0):
 			m.park(r, l)
-		case m.jobs[r.job].limited && !r.holds && m.limit > 0 && holders+m.ahead(r) >= m.limit:
+		case m.limited(r) && !r.holds && m.limit > 0 && holders+m.ahead(r) >= m.limit:
 			if r.atLimit, r.parked, r.ready = true, false, m.now+modelParked; undecided[id] {
 				g.waiting, m.jobs[r.job].waiting = id, id
 			}
 		default:
-			if r.bounded = m.jobs[r.job].limited && m.limit > 0; m.jobs[r.job].limited && !r.holds {
+			if r.bounded = m.limited(r) && m.limit > 0; m.limited(r) && !r.holds {
 				r.holds = true
 				holders++
 			}
@@ -578,7 +604,13 @@ func (m *model) park(r *modelRun, l *modelLine) {
 
 // passesGate reports whether a run passes the gate of its job.
 func (m *model) passesGate(r *modelRun) bool {
-	return m.jobs[r.job].gated() || r.trigger == domain.TriggerCatchup
+	return r.step < 0 && m.jobs[r.job].gated() || r.trigger == domain.TriggerCatchup
+}
+
+// limited reports whether a run holds the limit of its job while it works. Of a workflow its steps do.
+func (m *model) limited(r *modelRun) bool {
+	j := &m.jobs[r.job]
+	return j.limited && !m.sendsNothing(r)
 }
 
 // comes is a run that comes to the gate of its job. It reports whether the run may start.
@@ -618,11 +650,11 @@ func (m *model) start(r *modelRun, replica int) {
 
 // answers is the outcome of an attempt, as its replica writes it.
 func (e modelEvent) answers(m *model, r *modelRun) error {
-	accepts := e.with == "202" && m.jobs[r.job].async
+	accepts := e.with == "202" && m.jobs[r.job].async || e.with == "begun"
 	reason, failed := modelFailures[e.with]
 	switch current := r.claims == e.claim && r.status == domain.StatusRunning && !r.accepted; {
 	case accepts && current:
-		r.accepted, r.inReady, r.ready = true, true, m.now+min(modelSilence, modelDuration)
+		r.accepted, r.inReady, r.ready, r.began = true, true, m.now+m.silence(r), m.isWorkflow(r)
 	case accepts: // nobody is told that it came too late
 	case !current:
 		return errSuperseded
@@ -638,6 +670,9 @@ func (e modelEvent) answers(m *model, r *modelRun) error {
 
 // calls is a call of the target of an attempt. Of an attempt that is over, only the call that ended it may be repeated.
 func (e modelEvent) calls(m *model, r *modelRun) error {
+	if !m.jobs[r.job].async { // the token of a step is for results only
+		return errToken
+	}
 	if r.claims != e.claim || r.status != domain.StatusRunning {
 		completed := r.claims == e.claim &&
 			(r.status == domain.StatusSucceeded || r.status == domain.StatusCancelled && r.asked())
@@ -667,9 +702,18 @@ func (e modelEvent) calls(m *model, r *modelRun) error {
 
 // listens ends the attempts whose targets have passed their deadlines.
 func (modelEvent) listens(m *model) {
+	for _, r := range slices.Clone(m.runs) { // as their steps stand before any of them ends here
+		if m.isWorkflow(r) && m.frozen == "" && r.accepted && r.ready <= m.now {
+			m.endWorkflow(r)
+		}
+	}
 	for _, r := range slices.Clone(m.runs) {
 		switch {
-		case m.frozen != "" || !r.accepted || r.ready > m.now:
+		case m.frozen != "" || !r.accepted || r.ready > m.now || m.isWorkflow(r):
+		case m.approves(r) && m.now < r.started+modelExpiry: // it was cancelled before it waited
+			m.end(r, modelEnds["cancelled"], 0)
+		case m.approves(r):
+			m.end(r, modelEnd{domain.StatusDead, domain.ReasonApprovalExpired, domain.AttemptTimedOut}, 0)
 		case m.now >= r.started+modelDuration:
 			m.fail(r, domain.ReasonTimeout, 0)
 		default:
@@ -685,7 +729,7 @@ func (m *model) fail(r *modelRun, reason domain.Reason, after int) {
 		outcome = domain.AttemptTimedOut
 	}
 	switch {
-	case r.attempt >= j.maxAttempts, sent && j.once, reason == domain.ReasonTimeout && (j.gated() || r.bounded):
+	case r.attempt >= j.maxAttempts, sent && j.once, m.isWorkflow(r), reason == domain.ReasonTimeout && (j.gated() || r.bounded):
 		m.end(r, modelEnd{domain.StatusDead, reason, outcome}, 0)
 	case m.expired(r, after):
 		m.end(r, modelEnd{domain.StatusDead, domain.ReasonExpired, outcome}, 0)
@@ -698,6 +742,10 @@ func (m *model) fail(r *modelRun, reason domain.Reason, after int) {
 func (m *model) lose(r *modelRun, reason domain.Reason) {
 	j, row := &m.jobs[r.job], 1
 	lost := modelEnd{domain.StatusRetrying, reason, domain.AttemptLost}
+	if m.sendsNothing(r) {
+		m.end(r, modelEnds["given back"], 0)
+		return
+	}
 	for n := len(r.records); n > 0 && r.records[n-1].modelEnd == lost; n-- {
 		row++
 	}
@@ -730,9 +778,10 @@ func (m *model) end(r *modelRun, e modelEnd, in int) {
 		e.status, e.reason = domain.StatusCancelled, domain.ReasonJobDeleted
 	}
 	r.status, r.reason, r.accepted, r.inReady, r.ready = e.status, e.reason, false, !e.status.Final(), m.now+in
-	if r.status == domain.StatusDead {
+	if r.status == domain.StatusDead && r.step < 0 {
 		r.letter = "open"
 	}
+	r.finished, r.finishedAs = m.now, m.events
 	if j := &m.jobs[r.job]; r.status.Final() && j.active == r.id {
 		j.active = uuid.Nil
 		m.release(r.job, r.reason == domain.ReasonReplaced && j.waiting != uuid.Nil)
@@ -752,16 +801,27 @@ func (m *model) release(job int, waiting bool) {
 
 // cancel ends the runs that wait, and asks for the end of those that run.
 func (m *model) cancel(job int, reason domain.Reason, ids ...uuid.UUID) {
-	j, over := &m.jobs[job], []uuid.UUID(nil)
+	j, over, freed := &m.jobs[job], []uuid.UUID(nil), false
 	for _, id := range ids {
 		r := m.run(id)
 		if r.status.Final() {
+			freed = freed || r.status == domain.StatusCancelled
 			continue
 		}
-		if r.reason = reason; r.status == domain.StatusRunning {
+		waits := m.approves(r) && r.accepted
+		if r.reason = reason; r.status == domain.StatusRunning && !waits {
+			if reason == domain.ReasonTimeout {
+				r.reason = domain.ReasonCancelled // until it has ended
+			}
 			continue
+		}
+		if waits {
+			r.records = append(slices.Clip(r.records), modelRecord{
+				modelEnd: modelEnd{domain.StatusCancelled, reason, domain.AttemptCancelled}, claim: r.claims, number: r.attempt,
+			})
 		}
 		r.end(domain.StatusCancelled, reason)
+		r.accepted, r.finished, r.finishedAs = false, m.now, m.events
 		over = append(over, id)
 		for _, place := range []*uuid.UUID{&j.active, &j.waiting} {
 			if *place == id {
@@ -769,7 +829,7 @@ func (m *model) cancel(job int, reason domain.Reason, ids ...uuid.UUID) {
 			}
 		}
 	}
-	if len(ids) > 0 && j.active == uuid.Nil {
+	if (freed || len(over) > 0) && j.active == uuid.Nil {
 		m.release(job, false)
 	}
 	for _, id := range over {

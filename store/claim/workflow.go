@@ -118,21 +118,23 @@ WITH made AS (
     RETURNING id, job_id, tenant, lane, status)
 INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
 SELECT id, job_id, now(), tenant, lane FROM made WHERE status = 'pending'`
-	// settleWorkflows marks workflows as looked at. It sets those that have ended ($2) due. It leaves a row of ready alone
-	// that another transaction has locked: then the workflow is looked at again.
+	// settleWorkflows marks workflows as looked at. It sets those that have ended ($2) due, and returns them, unless they
+	// were due: a frozen tenant's are for as long as it is frozen. It leaves a row of ready alone that another transaction
+	// has locked, and returns that, too: then the workflow is looked at again.
 	settleWorkflows = `
 WITH free AS (
-    SELECT run_id FROM punctual.ready
+    SELECT run_id, due_at <= now() AS known FROM punctual.ready
     WHERE run_id = ANY((SELECT $2::uuid[])::uuid[]) ORDER BY run_id FOR UPDATE SKIP LOCKED),
 ended AS (
-    UPDATE punctual.ready y SET due_at = now() FROM free f WHERE y.run_id = f.run_id RETURNING y.run_id),
+    UPDATE punctual.ready y SET due_at = now() FROM free f WHERE y.run_id = f.run_id AND NOT f.known
+    RETURNING y.run_id),
 looked AS (
     UPDATE punctual.workflows w
     SET looked_at = now(), due = coalesce(w.run_id = ANY((SELECT $2::uuid[])::uuid[]), false)
-                                 AND w.run_id NOT IN (SELECT run_id FROM ended)
+                                 AND w.run_id NOT IN (SELECT run_id FROM free)
     WHERE run_id = ANY((SELECT $1::uuid[])::uuid[]) OR run_id = ANY((SELECT $2::uuid[])::uuid[])
     RETURNING w.run_id, w.due)
-SELECT run_id FROM looked WHERE due`
+SELECT run_id, due FROM looked WHERE due OR run_id IN (SELECT run_id FROM ended)`
 	leaveWorkflows = `UPDATE punctual.workflows SET due = true WHERE run_id = ANY((SELECT $1::uuid[])::uuid[]) AND NOT due`
 	// nameLate gives steps that were cancelled because the time of their workflow was up that for a reason. The
 	// statement that ended them knows of no workflow. It comes after the lock of workflows, so it waits for nobody.
@@ -259,7 +261,8 @@ func (w *workflow) toCancel() (runs []uuid.UUID) {
 		r, has := w.runs[s.Name]
 		goesOn := !w.halted() && !w.late() || w.late() && s.CleansUp() ||
 			w.reason == domain.ReasonJobDeleted && s.Approval == nil
-		if has && !goesOn && !r.Status.Final() && r.Reason != domain.ReasonCancelled && r.Reason != domain.ReasonReplaced {
+		asked := r.Reason == domain.ReasonCancelled || r.Reason == domain.ReasonReplaced || r.Reason == domain.ReasonJobDeleted
+		if has && !goesOn && !r.Status.Final() && !asked {
 			runs = append(runs, r.ID)
 		}
 	}
@@ -431,6 +434,7 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of con
 	a.cancel = map[toCancel][]uuid.UUID{}
 	var settled, ended, over, left, late []uuid.UUID
 	var rows stepRows
+	stood := map[uuid.UUID]bool{} // nothing has told of them
 	for _, w := range live {
 		next := nexts[w.id]
 		if follow := len(next.Enter) + len(next.Skip); len(rows.ids) > 0 && follow > 0 && len(rows.ids)+follow > mostEntered {
@@ -457,7 +461,8 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of con
 		case w.marked || w.old:
 			settled = append(settled, w.id)
 		}
-		if !w.due && (len(next.Enter)+len(next.Skip)+len(cancel) > 0 || next.Ended) {
+		stood[w.id] = !w.due
+		if !w.due && (len(next.Enter)+len(next.Skip)+len(cancel) > 0 || next.Ended && w.status != domain.StatusRunning) {
 			a.helped = append(a.helped, w.id)
 		}
 	}
@@ -466,7 +471,16 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of con
 	var out pgx.Batch
 	rows.queue(&out, of.on)
 	if len(settled)+len(ended) > 0 {
-		out.Queue(settleWorkflows, pg.Prepared{}, settled, ended).Query(pg.Into(&a.locked, pgx.RowTo[uuid.UUID]))
+		out.Queue(settleWorkflows, pg.Prepared{}, settled, ended).Query(func(rows pgx.Rows) error {
+			return pg.Each2(rows, func(id uuid.UUID, locked bool) {
+				switch {
+				case locked:
+					a.locked = append(a.locked, id)
+				case stood[id]:
+					a.helped = append(a.helped, id)
+				}
+			})
+		})
 	}
 	if len(left) > 0 {
 		out.Queue(leaveWorkflows, left)

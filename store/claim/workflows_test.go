@@ -428,6 +428,31 @@ func TestAWorkflowThatStandsStillGoesOnAfterAMinute(t *testing.T) {
 	}
 }
 
+// A step whose job is deleted before it begins to wait for approval is asked to end once, and ends when it begins.
+func TestAnApprovalThatAReplicaHasEndsWithItsJob(t *testing.T) {
+	c := NewReplica(t)
+	c.Create("w", Never, Steps("a"), func(d *domain.Definition) {
+		d.Steps[0] = domain.Step{Name: "a", Approval: &domain.Approval{}}
+	})
+	run := c.StartWorkflow("w", "").RunID
+	a := c.ClaimSteps()["a"]
+	c.DeleteJob("w")
+	c.Exec(`UPDATE punctual.workflows SET due = true`)
+	for range 2 {
+		if _, left, err := c.Claims.AdvanceWorkflows(t.Context()); err != nil || !left {
+			break
+		}
+	}
+	if _, left, err := c.Claims.AdvanceWorkflows(t.Context()); err != nil || left {
+		t.Errorf("the chore is done again at once: %t (%v)", left, err)
+	}
+	o := Ended(a, domain.Await)
+	o.RetryIn = a.Job.MaxDuration.Value()
+	c.FinishAndRelease(o)
+	c.GoOn()
+	c.WantState(run, "cancelled job_deleted attempt 1 finished attempts: 1 cancelled job_deleted")
+}
+
 // The steps of a workflow are no runs that wait in its queue.
 func TestWorkflowsQueueAsAWhole(t *testing.T) {
 	c := NewReplica(t)
@@ -473,17 +498,23 @@ func TestVerifyCountsTheStartsOfStepsAtALimit(t *testing.T) {
 	}
 }
 
-// An idle workflow is not taken for one that stood still because another ends beside it.
+// An idle workflow is not taken for one that stood still because another ends beside it, and neither is one that has
+// ended and waits for its tenant to be unfrozen.
 func TestAnIdleWorkflowStandsNotStill(t *testing.T) {
 	c := NewReplica(t)
-	for _, job := range []string{"ends", "idle"} {
+	for _, job := range []string{"ends", "idle", "frozen"} {
 		c.Create(job, Never, Steps("a"))
 		c.StartWorkflow(job, "")
-		if a := c.ClaimSteps()["a"]; job == "ends" {
+		a := c.ClaimSteps()["a"]
+		if job != "idle" {
 			c.FinishAndRelease(Succeeded(a))
+		}
+		if job == "ends" {
 			c.Listen()
 		}
 	}
+	c.Freeze(c.Tenant, "")
+	c.GoOn()
 	c.Exec(`UPDATE punctual.workflows SET looked_at = now() - interval '2 min'`)
 	c.GoOn()
 	if n := c.Claims.TakenBack(); n != 0 {
