@@ -923,8 +923,8 @@ func (l *lived) shrink(seed uint64, steps []int) []int {
 	return steps
 }
 
-// The store and its model agree after every step of random histories: triggers, slots, claims, outcomes, steps, calls of
-// targets, cancels, reruns, replays, freezes, pauses, lost replicas and their late outcomes.
+// The store and its model agree after every step of random histories: triggers, slots, claims, outcomes, calls of
+// targets, steps, decisions, cancels, reruns, replays, freezes, pauses, lost replicas and their late outcomes.
 func TestARunsLifeIsThatOfItsModel(t *testing.T) {
 	seed, seeds, length := uint64(1), 60, 200 // the same histories each time; SEED=… tries others
 	if testing.Short() {

@@ -355,8 +355,8 @@ func (e modelEvent) enters(m *model) error {
 // does a dated run that replaces nothing.
 func (m *model) undecided(r *modelRun) bool {
 	j := &m.jobs[r.job]
-	return j.gated() && r.step < 0 && !j.queues() && r.claims == 0 && r.trigger != domain.TriggerReplay && r.id != j.active &&
-		r.id != j.waiting && (!r.dated || j.policy == domain.PolicyReplace)
+	return j.gated() && r.step < 0 && !j.queues() && r.claims == 0 && r.trigger != domain.TriggerReplay &&
+		r.id != j.active && r.id != j.waiting && (!r.dated || j.policy == domain.PolicyReplace)
 }
 
 // until is how long replacements may put off a run whose key was first written at an hour; 0: for ever.
@@ -729,7 +729,8 @@ func (m *model) fail(r *modelRun, reason domain.Reason, after int) {
 		outcome = domain.AttemptTimedOut
 	}
 	switch {
-	case r.attempt >= j.maxAttempts, sent && j.once, m.isWorkflow(r), reason == domain.ReasonTimeout && (j.gated() || r.bounded):
+	case r.attempt >= j.maxAttempts, sent && j.once, m.isWorkflow(r),
+		reason == domain.ReasonTimeout && (j.gated() || r.bounded):
 		m.end(r, modelEnd{domain.StatusDead, reason, outcome}, 0)
 	case m.expired(r, after):
 		m.end(r, modelEnd{domain.StatusDead, domain.ReasonExpired, outcome}, 0)

@@ -254,6 +254,9 @@ func (w *workflow) cancelReason() domain.Reason {
 	return domain.ReasonCancelled
 }
 
+// askedToEnd are the reasons of runs of steps that were asked to end.
+var askedToEnd = []domain.Reason{domain.ReasonCancelled, domain.ReasonReplaced, domain.ReasonJobDeleted}
+
 // toCancel are the runs of steps that have not ended although their workflow is halted or late, and were not asked to
 // end. As with other jobs, requests that are out when the job is deleted are left to end.
 func (w *workflow) toCancel() (runs []uuid.UUID) {
@@ -261,8 +264,7 @@ func (w *workflow) toCancel() (runs []uuid.UUID) {
 		r, has := w.runs[s.Name]
 		goesOn := !w.halted() && !w.late() || w.late() && s.CleansUp() ||
 			w.reason == domain.ReasonJobDeleted && s.Approval == nil
-		asked := r.Reason == domain.ReasonCancelled || r.Reason == domain.ReasonReplaced || r.Reason == domain.ReasonJobDeleted
-		if has && !goesOn && !r.Status.Final() && !asked {
+		if has && !goesOn && !r.Status.Final() && !slices.Contains(askedToEnd, r.Reason) {
 			runs = append(runs, r.ID)
 		}
 	}
