@@ -959,9 +959,10 @@ CREATE INDEX ready_held ON punctual.ready (tenant, held_by, held_since) WHERE he
 CREATE INDEX ready_at_gate ON punctual.ready (job_id, run_id) WHERE at_gate;
 CREATE INDEX ready_by_tenant ON punctual.ready (tenant, run_id);
 CREATE INDEX ready_for_approval ON punctual.ready (tenant) WHERE approval;
--- The order of those that wait at a limit: the millisecond for which they were due, with which an id begins, and then
--- priority.
-CREATE INDEX ready_at_limit ON punctual.ready (tenant, at_limit, left(run_id::text, 13), (lane & 3), run_id)
+-- The order of those that wait at a limit: replays and backfills last, then the millisecond for which they were due,
+-- with which an id begins, and then priority.
+CREATE INDEX ready_at_limit
+    ON punctual.ready (tenant, at_limit, ((lane & 3) = 3), left(run_id::text, 13), (lane & 3), run_id)
     WHERE at_limit IS NOT NULL;
 CREATE INDEX ready_due_at_limit ON punctual.ready (tenant, at_limit, due_at) WHERE at_limit IS NOT NULL;
 COMMENT ON TABLE  punctual.ready IS

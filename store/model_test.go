@@ -26,6 +26,14 @@ type model struct {
 	guards map[modelKey]modelGuard
 	made   map[modelCause]uuid.UUID
 	events int // that have happened
+	fill   *modelFill
+}
+
+// modelFill is a backfill that has slots left.
+type modelFill struct {
+	job, next         int // the next slot, from 0
+	again, oneAtATime bool
+	last              uuid.UUID // if one at a time: the run that has to end first
 }
 
 // modelKey is a key of a job's dated runs.
@@ -66,6 +74,8 @@ type modelJob struct {
 	steps                []modelStep
 	base                 int // of its name in modelJobs
 	paused, deleted      bool
+	until                int         // when the pause ends; 0: when somebody ends it
+	fills                []uuid.UUID // the runs of the slots that can be backfilled; uuid.Nil: there is none
 	missed               bool      // its slots were missed, and go one at a time, although other runs may overlap
 	active, waiting      uuid.UUID // the gate
 }
@@ -140,13 +150,23 @@ func transition(m model, e modelEvent) (after model, err error) {
 		}
 	case "pass":
 		m.now += e.hours
+		for i, j := range m.jobs {
+			m.jobs[i].paused = j.paused && (j.until == 0 || m.now < j.until)
+		}
 	case "freeze":
 		m.frozen = e.with
 	case "pause", "resume":
 		if m.jobs[e.job].deleted {
 			return m, errBadState
 		}
-		m.jobs[e.job].paused = e.do == "pause"
+		m.jobs[e.job].paused, m.jobs[e.job].until = e.do == "pause", 0
+		if e.hours > 0 {
+			m.jobs[e.job].until = m.now + e.hours
+		}
+	case "backfill":
+		err = e.fills(&m)
+	case "operate":
+		e.operates(&m)
 	case "slot":
 		e.fires(&m)
 	case "limit":
@@ -228,6 +248,11 @@ func (j *modelJob) take(run uuid.UUID) {
 	}
 }
 
+// ordered reports whether a run is a part of ordered work, which leaves room for all other work.
+func (r *modelRun) ordered() bool {
+	return r.trigger == domain.TriggerReplay || r.trigger == domain.TriggerBackfill
+}
+
 func (r *modelRun) asked() bool { // to be cancelled
 	return r.reason == domain.ReasonCancelled || r.reason == domain.ReasonReplaced
 }
@@ -235,7 +260,7 @@ func (r *modelRun) asked() bool { // to be cancelled
 // expired reports whether no attempt may start in so many hours.
 func (m *model) expired(r *modelRun, in int) bool {
 	after := m.jobs[r.job].expires
-	return after > 0 && r.step < 0 && r.trigger != domain.TriggerReplay && m.now+in >= r.due+after
+	return after > 0 && r.step < 0 && !r.ordered() && m.now+in >= r.due+after
 }
 
 // facing returns a job's gate as another run of the job meets it: without a run that has expired while it waited there.
@@ -351,11 +376,11 @@ func (e modelEvent) enters(m *model) error {
 	return nil
 }
 
-// undecided reports whether a run has not come to the gate of its job. A replay waits there until the gate is free, as
+// undecided reports whether a run has not come to the gate of its job. Ordered work waits there until the gate is free, as
 // does a dated run that replaces nothing.
 func (m *model) undecided(r *modelRun) bool {
 	j := &m.jobs[r.job]
-	return j.gated() && r.step < 0 && !j.queues() && r.claims == 0 && r.trigger != domain.TriggerReplay &&
+	return j.gated() && r.step < 0 && !j.queues() && r.claims == 0 && !r.ordered() &&
 		r.id != j.active && r.id != j.waiting && (!r.dated || j.policy == domain.PolicyReplace)
 }
 
@@ -373,7 +398,7 @@ func (e modelEvent) deletes(m *model) error {
 	if j.deleted {
 		return errBadState
 	}
-	j.deleted, j.paused = true, false
+	j.deleted, j.paused, j.until = true, false, 0
 	var waiting []uuid.UUID
 	for _, r := range m.runs {
 		if r.job == e.job && r.inReady && !r.accepted {
@@ -401,7 +426,7 @@ func (m *model) current(base int) (job int) {
 // create adds a job. Its links are to jobs that there are now.
 func (m *model) create(base int) {
 	j := modelJobs[base]
-	j.base, j.then = base, nil
+	j.base, j.then, j.fills = base, nil, make([]uuid.UUID, modelFills)
 	for _, l := range modelJobs[base].then {
 		if l.job = m.current(l.job); !m.jobs[l.job].deleted {
 			j.then = append(j.then, l)
@@ -423,7 +448,8 @@ func (m *model) cause(of uuid.UUID, job int, trigger domain.Trigger) {
 // ended triggers other jobs, unless a run was made again.
 func (m *model) ended(id uuid.UUID) {
 	r := m.run(id)
-	if !r.status.Final() || r.status == domain.StatusSkipped || r.rerun || r.step >= 0 {
+	if !r.status.Final() || r.status == domain.StatusSkipped || r.rerun || r.step >= 0 ||
+		r.trigger == domain.TriggerBackfill {
 		return
 	}
 	for _, l := range m.jobs[r.job].then {
@@ -536,7 +562,7 @@ func (e modelEvent) claims(m *model) {
 	}
 	for _, r := range m.runs {
 		if m.frozen != "" || !r.inReady || r.accepted || r.ready > m.now ||
-			(e.do == "claim ordered") != (r.trigger == domain.TriggerReplay) {
+			(e.do == "claim ordered") != r.ordered() {
 			continue
 		}
 		if undecided[r.id] = m.undecided(r); undecided[r.id] && m.jobs[r.job].policy == domain.PolicyReplace {
@@ -582,7 +608,7 @@ func (m *model) holders() (n int) {
 // ahead is how many runs wait at the limit before another one.
 func (m *model) ahead(of *modelRun) (n int) {
 	for _, r := range m.runs {
-		if r.atLimit && r.id != of.id && (of.trigger == domain.TriggerReplay && r.trigger != of.trigger ||
+		if r.atLimit && r.id != of.id && (of.ordered() && !r.ordered() || of.ordered() == r.ordered() &&
 			pg.CompareIDs(r.id, of.id) < 0) {
 			n++
 		}
@@ -593,7 +619,7 @@ func (m *model) ahead(of *modelRun) (n int) {
 // park leaves a run at its gate. In a queue only so many may wait there.
 func (m *model) park(r *modelRun, l *modelLine) {
 	if j := &m.jobs[r.job]; j.queues() && !r.parked {
-		if l.length >= j.most && r.claims == 0 && r.trigger != domain.TriggerReplay {
+		if l.length >= j.most && r.claims == 0 && !r.ordered() {
 			r.end(domain.StatusSkipped, domain.ReasonLimit)
 			return
 		}

@@ -24,14 +24,22 @@ type Limit struct {
 }
 
 // Turn is the place of a run among those that wait at a limit: by the millisecond for which it was due, then by
-// priority.
+// priority. Ordered work comes after all other work: its slots may be of long ago.
 type Turn struct {
 	Run      uuid.UUID
-	Priority int16 // 0 comes first
+	Priority int16 // 0 comes first; 3: ordered work
 }
+
+const orderedPriority = 3
 
 // Compare orders turns.
 func (t Turn) Compare(o Turn) int {
+	if is := t.Priority == orderedPriority; is != (o.Priority == orderedPriority) {
+		if is {
+			return 1
+		}
+		return -1
+	}
 	if c := strings.Compare(string(t.Run[:6]), string(o.Run[:6])); c != 0 {
 		return c
 	}

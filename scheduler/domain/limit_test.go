@@ -48,7 +48,7 @@ func newLimitWorld(seed uint64) *limitWorld {
 }
 
 func (w *limitWorld) come() {
-	r := &limitedRun{turn: Turn{NewRunID(w.now), int16(w.random.IntN(3))}, due: w.now}
+	r := &limitedRun{turn: Turn{NewRunID(w.now), int16(w.random.IntN(4))}, due: w.now}
 	for _, l := range w.limits {
 		if w.random.IntN(2) == 0 {
 			r.limits = append(r.limits, l)

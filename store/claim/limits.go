@@ -87,7 +87,7 @@ CROSS JOIN LATERAL (
     FROM (SELECT y.run_id, (y.lane & 3)::smallint AS priority
           FROM punctual.ready y
           WHERE y.tenant = l.tenant AND y.at_limit = l.name AND punctual.waits_at_limit(y.due_at)
-          ORDER BY left(y.run_id::text, 13), y.lane & 3, y.run_id
+          ORDER BY (y.lane & 3) = 3, left(y.run_id::text, 13), y.lane & 3, y.run_id
           LIMIT 200) y) w`
 
 // readLimits locks the limits of the claim's runs and reads them. It sends nothing if none has limits.
@@ -244,7 +244,7 @@ func queueRelease(b *pgx.Batch, keys []limitKey) {
 		        FROM (SELECT y.run_id
 		              FROM punctual.ready y
 		              WHERE y.tenant = l.tenant AND y.at_limit = l.name AND punctual.is_parked(y.due_at)
-		              ORDER BY left(y.run_id::text, 13), y.lane & 3, y.run_id
+		              ORDER BY (y.lane & 3) = 3, left(y.run_id::text, 13), y.lane & 3, y.run_id
 		              LIMIT greatest(l.room, 0)) y) w
 		    WHERE l.room > 0),
 		mine AS MATERIALIZED (

@@ -16,6 +16,7 @@ import (
 	"punctual/store/claim"
 	"punctual/store/fleet"
 	"punctual/store/history"
+	"punctual/store/letters"
 	"punctual/store/limits"
 )
 
@@ -76,6 +77,32 @@ func TestJobsShareALimit(t *testing.T) {
 	release(c.Fixture)
 	c.WantCount(0, "holders are left", `SELECT count(*) FROM punctual.limit_holders`)
 	c.WantCount(0, "runs are left", `SELECT count(*) FROM punctual.ready`)
+}
+
+// The runs of a backfill, whose slots are of long ago, wait at a limit behind the work of today.
+func TestABackfillWaitsAtALimitBehindOtherWork(t *testing.T) {
+	c := NewReplica(t)
+	putLimit(c.Fixture, "warehouse", 1, 0)
+	old, slots := c.Lived("old", limited("warehouse"))
+	c.Exec(`DELETE FROM punctual.runs WHERE job_id = $1`, old)
+	c.Create("today", Never, limited("warehouse"))
+	c.Trigger("today")
+	first := c.One(c.ClaimReady(10))
+	c.Backfill(letters.BackfillRequest{Job: "old", From: slots[0], To: slots[4]})
+	c.Work()
+	c.Trigger("today")
+	for _, want := range []string{"today", "old"} {
+		if b := slices.Concat(c.ClaimReady(10).Runs, c.ClaimWaiting(domain.WorkOrdered, 10).Runs); len(b) > 0 {
+			t.Fatalf("%v start beside %s", jobsOf(b), first.Job.Name)
+		}
+		c.Finish(Succeeded(first))
+		release(c.Fixture)
+		if b := slices.Concat(c.ClaimReady(10).Runs, c.ClaimWaiting(domain.WorkOrdered, 10).Runs); len(b) != 1 || b[0].Job.Name != want {
+			t.Fatalf("%v start, want %s", jobsOf(b), want)
+		} else {
+			first = b[0]
+		}
+	}
 }
 
 // A run is due once its limit has room, however long it has waited for that. (After half an hour it counted as due, and
