@@ -3763,7 +3763,8 @@ LEFT JOIN LATERAL (
                  CASE WHEN punctual.frozen_since(j.tenant) IS NOT NULL THEN 'frozen'
                       ELSE punctual.waits_for(punctual.is_served(q.name), q.name,
                                               coalesce(y.held_by, punctual.limit_in_words(y.tenant, y.at_limit, y.due_at)),
-                                              g.active_run, punctual.held_by(u.held_by, u.held_at), y.due_at) END AS held_by
+                                              coalesce(g.active_run, CASE WHEN y.at_gate THEN y.run_id END),
+                                              punctual.held_by(u.held_by, u.held_at), y.due_at) END AS held_by
           FROM punctual.ready y
           LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id
                AND (g.gated OR y.at_gate)
@@ -3771,7 +3772,8 @@ LEFT JOIN LATERAL (
           WHERE y.job_id = j.id
             AND (v.definition -> 'steps' IS NULL
                  OR NOT EXISTS (SELECT FROM punctual.runs n WHERE n.id = y.run_id AND n.parent_run IS NOT NULL))
-            AND (y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR g.active_run IS NOT NULL)) o) w
+            AND (y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR y.at_gate
+                 OR g.active_run IS NOT NULL)) o) w
     ON true
 WHERE j.state <> 'deleted';
 COMMENT ON VIEW   punctual.job_status IS
@@ -3896,12 +3898,13 @@ SELECT t.name, j.name, y.job_id, y.run_id, 'run', r.scheduled_for,
             ELSE coalesce(punctual.why_aside('run', y.run_id),
                           punctual.waits_for(q.served, q.name,
                                              coalesce(y.held_by, punctual.limit_in_words(y.tenant, y.at_limit, y.due_at)),
-                                             g.active_run, punctual.held_by(u.held_by, u.held_at), y.due_at)) END,
+                                             coalesce(g.active_run, CASE WHEN y.at_gate THEN y.run_id END),
+                                             punctual.held_by(u.held_by, u.held_at), y.due_at)) END,
        CASE WHEN y.held_by IS NOT NULL THEN y.held_until END, r.step
 FROM punctual.ready y
 JOIN punctual.runs_of(ARRAY(
     SELECT o.run_id FROM punctual.ready o
-    WHERE o.due_at <= now() OR o.held_by IS NOT NULL OR o.at_limit IS NOT NULL
+    WHERE o.due_at <= now() OR o.held_by IS NOT NULL OR o.at_limit IS NOT NULL OR o.at_gate
        OR EXISTS (SELECT FROM punctual.exclusive g WHERE g.job_id = o.job_id AND g.active_run <> o.run_id
                                                          AND (g.gated OR o.at_gate))
     )) r ON r.id = y.run_id AND r.accepted_at IS NULL
@@ -3911,7 +3914,7 @@ JOIN queues q ON q.id = y.lane / 4
 LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id AND r.parent_run IS NULL
                                    AND (g.gated OR y.at_gate)
 LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
-WHERE y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR g.active_run IS NOT NULL
+WHERE y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR y.at_gate OR g.active_run IS NOT NULL
 UNION ALL
 SELECT t.name, j.name, d.job_id, d.run_id, 'dated', d.due_at, d.due_at, now() - d.due_at, q.name,
        CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'

@@ -835,6 +835,11 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 		e.do, e.key = "emit", 1+random.IntN(2)
 	case n < 38:
 		e.do = "claim"
+	case n < 40:
+		e.do, e.run = Pick(random, "approve", "reject"), run(func(r *modelRun) bool { return l.model.approves(r) && r.accepted })
+		if e.run == uuid.Nil {
+			e.do = "claim ordered"
+		}
 	case n < 43:
 		e.do = "claim ordered"
 	case n < 65 && len(l.held) > 0:

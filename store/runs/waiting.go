@@ -14,7 +14,7 @@ import (
 
 // WaitingFor says what a due run waits for.
 type WaitingFor struct {
-	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: its tenant is at this limit, or other runs hold this limit that jobs share. slots: the concurrency of its queue is used up. frozen: nothing of its tenant is claimed. paused: it is a dated run of a job that is paused. steps: its steps have not all ended, each named with what it waits for. approval: it is a step that a person is to approve or reject. set aside: it fails by itself, and why. Or a sentence saying that no live replica serves its queue." example:"breaker billing.internal:443"`
+	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active, or comes first. limit NAME: its tenant is at this limit, or other runs hold this limit that jobs share. slots: the concurrency of its queue is used up. frozen: nothing of its tenant is claimed. paused: it is a dated run of a job that is paused. steps: its steps have not all ended, each named with what it waits for. approval: it is a step that a person is to approve or reject. set aside: it fails by itself, and why. Or a sentence saying that no live replica serves its queue." example:"breaker billing.internal:443"`
 	Since time.Time  `json:"since" doc:"Since when it has waited for this."`
 	Until *time.Time `json:"until" doc:"The latest instant until which it waits for its host. Then it is dead, with the reason unreachable or timeout. Of a workflow: until when its steps must have ended. Of approval: then it is dead, approval_expired. Null: it waits without a bound."`
 }
@@ -35,10 +35,10 @@ func WaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*
 		    SELECT CASE WHEN punctual.frozen_since(y.tenant) IS NOT NULL THEN 'frozen'
 		                ELSE punctual.waits_for(punctual.is_served(q.name), q.name,
 		                                        coalesce(y.held_by, punctual.limit_in_words(y.tenant, y.at_limit, y.due_at)),
-		                                        g.active_run,
+		                                        coalesce(g.active_run, CASE WHEN y.at_gate THEN y.run_id END),
 		                                        punctual.held_by(u.held_by, u.held_at), y.due_at) END AS held_by,
 		           CASE WHEN y.held_by IS NOT NULL THEN y.held_since
-		                WHEN g.active_run IS NOT NULL OR y.at_limit IS NOT NULL THEN r.due_at
+		                WHEN g.active_run IS NOT NULL OR y.at_gate OR y.at_limit IS NOT NULL THEN r.due_at
 		                ELSE y.due_at END AS since,
 		           CASE WHEN y.held_by IS NOT NULL THEN y.held_until END AS until
 		    FROM punctual.ready y
@@ -48,7 +48,8 @@ func WaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*
 		                                         AND (g.gated OR y.at_gate)
 		    LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
 		    WHERE y.run_id = $1 AND y.tenant = $2 AND r.id = $1
-		      AND (y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR g.active_run IS NOT NULL)) w
+		      AND (y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR y.at_gate
+		           OR g.active_run IS NOT NULL)) w
 		WHERE w.held_by IS NOT NULL
 		UNION ALL
 		SELECT 'approval', r.started_at, y.due_at
