@@ -278,7 +278,7 @@ var operations = map[string]operation{
 		_, err := m.Runs.CancelRun(m.T.Context(), m.Tenant, m.run)
 		return err
 	}, nil, always(succeeded, cancelled, "")},
-	"a lower limit": {func(m *meeting) error { return m.limit(1) }, nil, always(succeeded)},
+	"a lower limit":  {func(m *meeting) error { return m.limit(1) }, nil, always(succeeded)},
 	"a higher limit": {func(m *meeting) error { return m.limit(5) }, func(m *meeting) { m.Must(m.limit(1)) }, always(succeeded)},
 	"loss of a replica": {func(m *meeting) error {
 		m.Lose(m.ReplicaID)
@@ -472,4 +472,3 @@ func TestWhatWaitsOrRunsMeetsWhatIsDoneToIt(t *testing.T) {
 		})
 	}
 }
-

@@ -816,7 +816,19 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 	}
 	alive := func(r *modelRun) bool { return !r.status.Final() }
 	final := func(r *modelRun) bool { return r.status.Final() }
+	decided := func(r *modelRun) bool { return l.model.approves(r) && r.accepted }
+	whole := func(r *modelRun) bool { return final(r) && l.model.isWorkflow(r) }
 	switch n := random.IntN(100); {
+	case len(l.model.jobs[e.job].steps) > 0 && random.IntN(6) == 0:
+		switch e.do = Pick(random, "approve", "reject", "rerun", "pass"); e.do {
+		case "rerun":
+			e.of = run(whole)
+			e.keepSteps(&l.model, random)
+		case "pass":
+			e.hours = 2
+		default:
+			e.run = run(decided)
+		}
 	case n < 8 && l.model.jobs[e.job].tolerance == 0:
 		e.do = "slot"
 	case n >= 8 && n < 16:
@@ -835,11 +847,6 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 		e.do, e.key = "emit", 1+random.IntN(2)
 	case n < 38:
 		e.do = "claim"
-	case n < 40:
-		e.do, e.run = Pick(random, "approve", "reject"), run(func(r *modelRun) bool { return l.model.approves(r) && r.accepted })
-		if e.run == uuid.Nil {
-			e.do = "claim ordered"
-		}
 	case n < 43:
 		e.do = "claim ordered"
 	case n < 65 && len(l.held) > 0:
@@ -872,14 +879,8 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 	case n < 92:
 		e.do, e.run = "cancel", run(Pick(random, alive, alive, final))
 	case n < 93:
-		e.do, e.of, e.from, e.set = "rerun", run(Pick(random, alive, final, final, final)), -1, -1
-		if of := l.model.run(e.of); of != nil && l.model.isWorkflow(of) && random.IntN(4) > 0 {
-			steps := len(l.model.jobs[of.job].steps)
-			e.with, e.from, e.set = "partly", random.IntN(steps+1)-1, random.IntN(steps+1)-1
-			if e.from == e.set {
-				e.from, e.set = 0, -1
-			}
-		}
+		e.do, e.of = "rerun", run(Pick(random, alive, final, final, final))
+		e.keepSteps(&l.model, random)
 	case n < 94 && l.model.fill == nil && !l.model.jobs[e.job].onEvent && random.IntN(2) == 0:
 		e.do, e.with, e.hours = "backfill", Pick(random, "", "again"), random.IntN(2)
 	case n < 94:
@@ -904,6 +905,18 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 		e.job = of.job
 	}
 	return e
+}
+
+// keepSteps draws which steps of a workflow a rerun keeps.
+func (e *modelEvent) keepSteps(m *model, random *rand.Rand) {
+	e.from, e.set = -1, -1
+	if of := m.run(e.of); of != nil && m.isWorkflow(of) && random.IntN(4) > 0 {
+		steps := len(m.jobs[of.job].steps)
+		e.with, e.from, e.set = "partly", random.IntN(steps+1)-1, random.IntN(steps+1)-1
+		if e.from == e.set {
+			e.from, e.set = 0, -1
+		}
+	}
 }
 
 // answerOf draws how an attempt ends.

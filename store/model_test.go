@@ -76,8 +76,8 @@ type modelJob struct {
 	paused, deleted      bool
 	until                int         // when the pause ends; 0: when somebody ends it
 	fills                []uuid.UUID // the runs of the slots that can be backfilled; uuid.Nil: there is none
-	missed               bool      // its slots were missed, and go one at a time, although other runs may overlap
-	active, waiting      uuid.UUID // the gate
+	missed               bool        // its slots were missed, and go one at a time, although other runs may overlap
+	active, waiting      uuid.UUID   // the gate
 }
 
 // modelRun is a run. It is ready when it may be claimed, or when its target's deadline has come.
