@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -451,22 +452,25 @@ func (m *meeting) meets(of operation, thing met) {
 			m.T.Errorf("a run has ended as %q, want one of %q", end, ends)
 		}
 	}
-	m.Replica.Clean()
+	m.Clean()
 }
 
 // Whatever is done to a job or its tenant, while two replicas claim: what waits or runs ends as it should, the answer
 // is no fault, explain says why it waits, verify finds nothing, and nothing is left behind.
 func TestWhatWaitsOrRunsMeetsWhatIsDoneToIt(t *testing.T) {
-	for doing, of := range operations {
+	for i, doing := range slices.Sorted(maps.Keys(operations)) {
 		t.Run(doing, func(t *testing.T) {
 			c := NewReplica(t)
-			for waiting, thing := range things {
+			for k, waiting := range slices.Sorted(maps.Keys(things)) {
+				if testing.Short() && (i+k)%3 > 0 { // `make prove` has all
+					continue
+				}
 				t.Run(waiting, func(t *testing.T) {
 					c.T = t
 					m := &meeting{Replica: AsReplica(c.Fixture), other: AsReplica(c.Fixture), began: c.Clock()}
 					c.Exec(`DELETE FROM punctual.limits`)
 					m.Must(m.limit(1))
-					m.meets(of, thing)
+					m.meets(operations[doing], things[waiting])
 				})
 			}
 		})

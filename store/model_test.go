@@ -376,8 +376,8 @@ func (e modelEvent) enters(m *model) error {
 	return nil
 }
 
-// undecided reports whether a run has not come to the gate of its job. Ordered work waits there until the gate is free, as
-// does a dated run that replaces nothing.
+// undecided reports whether a run has not come to the gate of its job. Ordered work waits there until the gate is free,
+// as does a dated run that replaces nothing.
 func (m *model) undecided(r *modelRun) bool {
 	j := &m.jobs[r.job]
 	return j.gated() && r.step < 0 && !j.queues() && r.claims == 0 && !r.ordered() &&

@@ -91,17 +91,20 @@ func TestABackfillWaitsAtALimitBehindOtherWork(t *testing.T) {
 	c.Backfill(letters.BackfillRequest{Job: "old", From: slots[0], To: slots[4]})
 	c.Work()
 	c.Trigger("today")
+	claimed := func() []domain.Assignment {
+		return slices.Concat(c.ClaimReady(10).Runs, c.ClaimWaiting(domain.WorkOrdered, 10).Runs)
+	}
 	for _, want := range []string{"today", "old"} {
-		if b := slices.Concat(c.ClaimReady(10).Runs, c.ClaimWaiting(domain.WorkOrdered, 10).Runs); len(b) > 0 {
+		if b := claimed(); len(b) > 0 {
 			t.Fatalf("%v start beside %s", jobsOf(b), first.Job.Name)
 		}
 		c.Finish(Succeeded(first))
 		release(c.Fixture)
-		if b := slices.Concat(c.ClaimReady(10).Runs, c.ClaimWaiting(domain.WorkOrdered, 10).Runs); len(b) != 1 || b[0].Job.Name != want {
+		b := claimed()
+		if len(b) != 1 || b[0].Job.Name != want {
 			t.Fatalf("%v start, want %s", jobsOf(b), want)
-		} else {
-			first = b[0]
 		}
+		first = b[0]
 	}
 }
 
