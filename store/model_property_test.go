@@ -820,12 +820,12 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 	whole := func(r *modelRun) bool { return final(r) && l.model.isWorkflow(r) }
 	switch n := random.IntN(100); {
 	case len(l.model.jobs[e.job].steps) > 0 && random.IntN(6) == 0:
-		switch e.do = Pick(random, "approve", "reject", "rerun", "pass"); e.do {
+		switch e.do = Pick(random, "approve", "reject", "rerun", "rerun", "pass", "pass"); e.do {
 		case "rerun":
 			e.of = run(whole)
 			e.keepSteps(&l.model, random)
 		case "pass":
-			e.hours = 2
+			e.hours = Pick(random, 1, modelDuration)
 		default:
 			e.run = run(decided)
 		}
