@@ -928,6 +928,8 @@ func (l *lived) answerOf(s *sending, random *rand.Rand) modelEvent {
 		e.with = Pick(random, "begun", "begun", "begun", "begun", "given back")
 	case s.expired:
 		e.with = Pick(random, "expired", "expired", "given back")
+	case r.step >= 0 && random.IntN(2) == 0:
+		e.with = "200"
 	case r.claims == s.claim && r.asked() && random.IntN(2) == 0:
 		e.with = "cancelled"
 	case async && random.IntN(2) == 0:
