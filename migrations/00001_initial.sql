@@ -3552,16 +3552,16 @@ $$;
 COMMENT ON FUNCTION punctual.all_away() IS
     'Whether no replica has renewed for three heartbeats: all of them, or the database, were away.';
 
-CREATE FUNCTION punctual.waits_for(served boolean, queue text, held text, active uuid, limit_of_tenant text,
+CREATE FUNCTION punctual.waits_for(served boolean, queue text, held text, at_gate boolean, limit_of_tenant text,
                                    due timestamptz) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN NOT served THEN 'no live replica serves the queue "' || queue || '"'
                 WHEN held IS NOT NULL THEN held
-                WHEN active IS NOT NULL THEN 'gate'
+                WHEN at_gate THEN 'gate'
                 WHEN limit_of_tenant IS NOT NULL THEN 'limit ' || limit_of_tenant
                 WHEN due < now() - interval '5 s' THEN 'slots' END
 $$;
-COMMENT ON FUNCTION punctual.waits_for(boolean, text, text, uuid, text, timestamptz) IS
+COMMENT ON FUNCTION punctual.waits_for(boolean, text, text, boolean, text, timestamptz) IS
     'What due work waits for, in words; null: nothing, a replica is about to take it.';
 
 CREATE FUNCTION punctual.limit_in_words(of_tenant integer, of_limit text, due timestamptz) RETURNS text
@@ -3763,7 +3763,7 @@ LEFT JOIN LATERAL (
                  CASE WHEN punctual.frozen_since(j.tenant) IS NOT NULL THEN 'frozen'
                       ELSE punctual.waits_for(punctual.is_served(q.name), q.name,
                                               coalesce(y.held_by, punctual.limit_in_words(y.tenant, y.at_limit, y.due_at)),
-                                              coalesce(g.active_run, CASE WHEN y.at_gate THEN y.run_id END),
+                                              y.at_gate OR g.active_run IS NOT NULL,
                                               punctual.held_by(u.held_by, u.held_at), y.due_at) END AS held_by
           FROM punctual.ready y
           LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id
@@ -3898,7 +3898,7 @@ SELECT t.name, j.name, y.job_id, y.run_id, 'run', r.scheduled_for,
             ELSE coalesce(punctual.why_aside('run', y.run_id),
                           punctual.waits_for(q.served, q.name,
                                              coalesce(y.held_by, punctual.limit_in_words(y.tenant, y.at_limit, y.due_at)),
-                                             coalesce(g.active_run, CASE WHEN y.at_gate THEN y.run_id END),
+                                             y.at_gate OR g.active_run IS NOT NULL,
                                              punctual.held_by(u.held_by, u.held_at), y.due_at)) END,
        CASE WHEN y.held_by IS NOT NULL THEN y.held_until END, r.step
 FROM punctual.ready y

@@ -41,15 +41,17 @@ type met struct {
 
 // What may become of the things that waits or run.
 const (
-	slots  = "a slot"        // no run of it is made yet
-	waits  = "a run"         // it waits in ready
-	works  = "an attempt"    // it is under way
-	flows  = "a workflow"    // it is under way
-	orders = "ordered work"  // it makes runs one after the other
-	dates  = "a dated run"   // it is no run yet
-	causes = "an event"      // no run of it is made yet
-	shared = "shared_limits" // the limit of some of them
+	slots  = "a slot"       // no run of it is made yet
+	waits  = "a run"        // it waits in ready
+	works  = "an attempt"   // it is under way
+	flows  = "a workflow"   // it is under way
+	orders = "ordered work" // it makes runs one after the other
+	dates  = "a dated run"  // it is no run yet
+	causes = "an event"     // no run of it is made yet
 )
+
+// shared is the limit that some of the jobs name.
+const shared = "shared"
 
 // create creates the job of a meeting.
 func (m *meeting) create(options ...Option) {
@@ -167,6 +169,7 @@ const (
 	deleted   = "cancelled job_deleted"
 	unmade    = "skipped job_deleted"
 	paused    = "skipped paused"
+	gone      = "" // there is no run
 )
 
 func always(ends ...string) func(string) []string { return func(string) []string { return ends } }
@@ -175,6 +178,9 @@ func always(ends ...string) func(string) []string { return func(string) []string
 func ofDelete(kind string) []string {
 	if kind == works {
 		return []string{succeeded}
+	}
+	if kind == dates || kind == causes || kind == orders {
+		return []string{succeeded, deleted, unmade, gone}
 	}
 	return []string{succeeded, deleted, unmade}
 }
@@ -278,8 +284,11 @@ var operations = map[string]operation{
 		}
 		_, err := m.Runs.CancelRun(m.T.Context(), m.Tenant, m.run)
 		return err
-	}, nil, always(succeeded, cancelled, "")},
-	"a lower limit":  {func(m *meeting) error { return m.limit(1) }, nil, always(succeeded)},
+	}, nil, always(succeeded, cancelled, gone)},
+	"a lower limit": {func(m *meeting) error {
+		m.Must(m.limit(3))
+		return m.limit(1)
+	}, nil, always(succeeded)},
 	"a higher limit": {func(m *meeting) error { return m.limit(5) }, func(m *meeting) { m.Must(m.limit(1)) }, always(succeeded)},
 	"loss of a replica": {func(m *meeting) error {
 		m.Lose(m.ReplicaID)
@@ -288,9 +297,8 @@ var operations = map[string]operation{
 			m.Must(ignore(m.Claims.Finish(m.T.Context(), []domain.Outcome{Succeeded(m.held[i])}, nil)))
 		}
 		m.held = nil
-		m.Replica = AsReplica(m.Fixture)
 		return nil
-	}, nil, ofLoss},
+	}, func(m *meeting) { m.Replica = AsReplica(m.Fixture) }, ofLoss},
 	"another trigger": {func(m *meeting) error {
 		_, err := m.For(m.Tenant).TriggerJob(m.T.Context(), m.ref(), jobs.TriggerRequest{})
 		return err
@@ -425,14 +433,12 @@ func (m *meeting) meets(of operation, thing met) {
 	thing.setUp(m)
 	var claimers sync.WaitGroup
 	done, stop := context.WithCancel(m.T.Context())
-	if thing.kind != works && thing.kind != flows {
-		for _, c := range []Replica{m.Replica, m.other} {
-			claimers.Go(func() {
-				for ok := true; ok; ok = done.Err() == nil {
-					m.work(c)
-				}
-			})
-		}
+	for _, c := range []Replica{m.Replica, m.other} {
+		claimers.Go(func() {
+			for ok := true; ok; ok = done.Err() == nil {
+				m.work(c)
+			}
+		})
 	}
 	err := of.do(m)
 	stop()
@@ -444,10 +450,13 @@ func (m *meeting) meets(of operation, thing met) {
 	}
 	m.rest()
 	m.NothingLeft()
-	for _, end := range Column[string](m.Fixture, `
+	found := Column[string](m.Fixture, `
 		SELECT DISTINCT concat_ws(' ', status, reason) FROM punctual.runs
-		WHERE job_id = $1 AND step IS NULL AND (id = $2 OR $2 IS NULL OR NOT $3)`,
-		m.job.ID, m.run, m.run != uuid.Nil) {
+		WHERE job_id = $1 AND step IS NULL AND (id = $2 OR $2 = '00000000-0000-0000-0000-000000000000')`, m.job.ID, m.run)
+	if len(found) == 0 {
+		found = []string{gone}
+	}
+	for _, end := range found {
 		if ends := of.ends(thing.kind); !slices.Contains(ends, end) {
 			m.T.Errorf("a run has ended as %q, want one of %q", end, ends)
 		}

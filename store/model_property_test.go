@@ -280,10 +280,10 @@ func (l *lived) do(e modelEvent) string {
 // made are the runs that runs and events have caused.
 func (l *lived) made() map[modelCause]uuid.UUID {
 	made := map[modelCause]uuid.UUID{}
-	for _, run := range Column[[2]uuid.UUID](l.Fixture, `SELECT ARRAY[parent_run, id] FROM punctual.runs WHERE step IS NOT NULL`) {
-		r := run
-		step := Column[int](l.Fixture, `SELECT substr(step, 5)::integer FROM punctual.runs WHERE id = $1`, r[1])[0]
-		made[modelCause{r[0], -1 - step}] = r[1]
+	const ofSteps = ` FROM punctual.runs WHERE step IS NOT NULL ORDER BY id`
+	numbers := Column[int](l.Fixture, `SELECT substr(step, 5)::integer`+ofSteps)
+	for i, run := range Column[[2]uuid.UUID](l.Fixture, `SELECT ARRAY[parent_run, id]`+ofSteps) {
+		made[modelCause{run[0], -1 - numbers[i]}] = run[1]
 	}
 	for _, run := range Column[[3]uuid.UUID](l.Fixture, `
 		SELECT ARRAY[caused_by, job_id, id] FROM punctual.runs WHERE trigger IN ('chain', 'event')`) {

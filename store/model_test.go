@@ -29,13 +29,6 @@ type model struct {
 	fill   *modelFill
 }
 
-// modelFill is a backfill that has slots left.
-type modelFill struct {
-	job, next         int // the next slot, from 0
-	again, oneAtATime bool
-	last              uuid.UUID // if one at a time: the run that has to end first
-}
-
 // modelKey is a key of a job's dated runs.
 type modelKey struct{ job, key int }
 

@@ -435,8 +435,8 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of con
 	}
 	a.cancel = map[toCancel][]uuid.UUID{}
 	var settled, ended, over, left, late []uuid.UUID
+	var untold []uuid.UUID // have ended, and nobody has marked them
 	var rows stepRows
-	stood := map[uuid.UUID]bool{} // nothing has told of them
 	for _, w := range live {
 		next := nexts[w.id]
 		if follow := len(next.Enter) + len(next.Skip); len(rows.ids) > 0 && follow > 0 && len(rows.ids)+follow > mostEntered {
@@ -459,11 +459,12 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of con
 		case next.Ended && w.status != domain.StatusRunning:
 			over = append(over, w.id)
 		case next.Ended:
-			ended = append(ended, w.id)
+			if ended = append(ended, w.id); !w.due {
+				untold = append(untold, w.id)
+			}
 		case w.marked || w.old:
 			settled = append(settled, w.id)
 		}
-		stood[w.id] = !w.due
 		if !w.due && (len(next.Enter)+len(next.Skip)+len(cancel) > 0 || next.Ended && w.status != domain.StatusRunning) {
 			a.helped = append(a.helped, w.id)
 		}
@@ -478,7 +479,7 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of con
 				switch {
 				case locked:
 					a.locked = append(a.locked, id)
-				case stood[id]:
+				case slices.Contains(untold, id):
 					a.helped = append(a.helped, id)
 				}
 			})

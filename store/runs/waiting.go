@@ -35,7 +35,7 @@ func WaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*
 		    SELECT CASE WHEN punctual.frozen_since(y.tenant) IS NOT NULL THEN 'frozen'
 		                ELSE punctual.waits_for(punctual.is_served(q.name), q.name,
 		                                        coalesce(y.held_by, punctual.limit_in_words(y.tenant, y.at_limit, y.due_at)),
-		                                        coalesce(g.active_run, CASE WHEN y.at_gate THEN y.run_id END),
+		                                        y.at_gate OR g.active_run IS NOT NULL,
 		                                        punctual.held_by(u.held_by, u.held_at), y.due_at) END AS held_by,
 		           CASE WHEN y.held_by IS NOT NULL THEN y.held_since
 		                WHEN g.active_run IS NOT NULL OR y.at_gate OR y.at_limit IS NOT NULL THEN r.due_at

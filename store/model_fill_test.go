@@ -1,0 +1,73 @@
+package store_test
+
+import (
+	"slices"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
+)
+
+// The model of backfills.
+
+// modelFill is a backfill that has slots left.
+type modelFill struct {
+	job, next         int // the next slot, from 0
+	again, oneAtATime bool
+	last              uuid.UUID // if one at a time: the run that has to end first
+}
+
+// fills begins a backfill.
+func (e modelEvent) fills(m *model) error {
+	if m.jobs[e.job].deleted {
+		return errBadState
+	}
+	m.fill = &modelFill{job: e.job, again: e.with == "again", oneAtATime: e.hours > 0}
+	return nil
+}
+
+// operates makes the next runs of the backfill. Of a job whose runs do not overlap only one at a time waits.
+func (e modelEvent) operates(m *model) {
+	if m.fill == nil {
+		return
+	}
+	f := *m.fill
+	j, room := &m.jobs[f.job], modelFills
+	if j.deleted {
+		m.fill = nil
+		return
+	}
+	if j.fills = slices.Clone(j.fills); j.gated() || f.oneAtATime {
+		room = 1
+	}
+	last := m.run(f.last)
+	for _, r := range m.runs {
+		waits := r.job == f.job && r.inReady || r.id == j.active && !r.status.Final()
+		if j.gated() && waits || f.oneAtATime && last != nil && !last.status.Final() {
+			room = 0
+		}
+	}
+	for made := 0; room > 0 && f.next < modelFills; f.next++ {
+		of := m.run(j.fills[f.next])
+		if of != nil && !f.again && (of.status.Final() || !f.oneAtATime) {
+			continue
+		}
+		if made == room {
+			break
+		}
+		if of != nil && !f.again { // the next one waits for it
+			f.last, room = of.id, made
+			continue
+		}
+		r := m.enter(e.filled[f.next], f.job, domain.TriggerBackfill)
+		if of == nil {
+			j.fills[f.next] = r.id
+		}
+		if made++; f.oneAtATime {
+			f.last = r.id
+		}
+	}
+	if m.fill = &f; f.next == modelFills {
+		m.fill = nil
+	}
+}
