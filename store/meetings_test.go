@@ -362,7 +362,7 @@ func (m *meeting) explained() {
 	for _, id := range Column[uuid.UUID](m.Fixture, `
 		SELECT y.run_id FROM punctual.ready y, punctual.runs_of(ARRAY[y.run_id]) r
 		WHERE y.job_id = $1 AND y.lane >= 0 AND r.status <> 'running'
-		  AND (y.at_gate OR y.at_limit IS NOT NULL OR y.held_by IS NOT NULL OR y.due_at < now() - interval '1 s')`, m.job.ID) {
+		  AND (y.at_gate OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL AND y.due_at > now())`, m.job.ID) {
 		if waits, err := m.Runs.RunWaitsFor(m.T.Context(), m.Tenant, id); err != nil || waits == nil {
 			m.T.Errorf("run %s does not say what it waits for (%v):\n%s", id, err, m.shown())
 		}
