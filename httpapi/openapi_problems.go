@@ -45,6 +45,7 @@ func codesOf(op *huma.Operation, status string) []problem.Code {
 		case status == "409" && !slices.Contains(conflicts, code):
 		case code == problem.CodeRunToken && api.RoleOf(op) != auth.RoleNone,
 			code == problem.CodeLocked && op.Method == http.MethodGet,
+			code == problem.CodeCronMismatch && !writesDefinition(op),
 			code == problem.CodeUnauthenticated && api.RoleOf(op) == auth.RoleNone:
 		case code == problem.CodeKeyReused && !slices.ContainsFunc(op.Parameters,
 			func(p *huma.Param) bool { return p.Name == "Idempotency-Key" }):
@@ -53,6 +54,15 @@ func codesOf(op *huma.Operation, status string) []problem.Code {
 		}
 	}
 	return list
+}
+
+// writesDefinition reports whether an operation writes definitions of jobs.
+func writesDefinition(op *huma.Operation) bool {
+	switch op.OperationID {
+	case "create-job", "create-jobs", "put-job", "patch-job", "restore-version":
+		return true
+	}
+	return false
 }
 
 // conflictsOf returns the codes that an operation answers with 409.

@@ -1,13 +1,19 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
 	"testing"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
 
@@ -33,5 +39,21 @@ func TestWhatWasNotDoneCanBeTriedAgain(t *testing.T) {
 	}
 	if p := ProblemOf(t.Context(), fmt.Errorf("reading: %w", &pg.BusyError{}), ""); p.Code != problem.CodeBusy {
 		t.Errorf("a caller that waited for a connection is answered %s", p.Code)
+	}
+}
+
+// A fault of Punctual's own is said to the caller, and stands in the log as an error.
+func TestACronInDoubtIsNeverSilent(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	a := &API{Log: slog.New(slog.NewTextHandler(&log, nil))}
+	doubt := &domain.Refusal{Code: domain.CodeCronMismatch, Around: true, Reason: "of 0 3 * * *, 03:00 or 04:00"}
+	p := a.Problem(context.WithValue(t.Context(), chi.RouteCtxKey, chi.NewRouteContext()), fmt.Errorf("jobs[7]: %w", doubt))
+	if p.Code != problem.CodeCronMismatch || p.Status != http.StatusInternalServerError ||
+		p.Detail != "Jobs[7]: of 0 3 * * *, 03:00 or 04:00." {
+		t.Errorf("the caller is told %d %s: %s", p.Status, p.Code, p.Detail)
+	}
+	if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "03:00 or 04:00") {
+		t.Errorf("the log says: %s", &log)
 	}
 }

@@ -16,13 +16,14 @@ type burst struct {
 	wal                       float64 // bytes per run
 }
 
-// runBurst measures jobs that are all due at one instant. It compares them with bare loops that post the same number of
-// requests: one with a fixed client, one with the client of a replica.
+// runBurst measures jobs that are all due at one instant: one-shots, recurring jobs of one schedule, and crons of which
+// each has an expression of its own. It compares them with bare loops that post the same number of requests: one with a
+// fixed client, one with the client of a replica.
 func runBurst(ctx context.Context, l *lab) {
 	l.vacuums()
 	replica, to := l.setting(ctx)
-	var once, recurring []burst
-	var bare, own, bareToo bareRounds // each burst is compared with the bare loop right after it: the machine changes
+	var once, recurring, crons []burst
+	var bare, own, bareToo, bareAfterCrons bareRounds // each burst is compared with the bare loop right after it: the machine changes
 	var onceAfter, recurringAfter []float64
 	for round := range l.Rounds {
 		l.say("round %d of %d: %d jobs", round+1, l.Rounds, l.Sizes.BurstJobs)
@@ -33,6 +34,9 @@ func runBurst(ctx context.Context, l *lab) {
 		recurring = append(recurring, l.burst(ctx, l.Sizes.BurstJobs, daily, fmt.Sprint("daily-", round), to, replica))
 		bareToo.measure(ctx, l, to, fmt.Sprint("/bare-too/", round))
 		recurringAfter = append(recurringAfter, l.vacuumOf(ctx, l.Sizes.BurstJobs))
+		crons = append(crons, l.burstOf(ctx, l.Sizes.BurstJobs, cronOfItsOwn, fmt.Sprint("crons-", round), to, replica))
+		bareAfterCrons.measure(ctx, l, to, fmt.Sprint("/bare-crons/", round))
+		l.vacuumOf(ctx, l.Sizes.BurstJobs)
 	}
 	l.figure("bare loop", "requests/s", nil, bare.perSecond...)
 	l.figure("bare loop, CPU", "µs/request", nil, bare.cpu...)
@@ -45,6 +49,10 @@ func runBurst(ctx context.Context, l *lab) {
 	l.cpuFigure("one-shots, CPU of the vacuum afterwards", "µs/run", nil, onceAfter...)
 	l.bursts("recurring", recurring, bareToo)
 	l.cpuFigure("recurring, CPU of the vacuum afterwards", "µs/run", nil, recurringAfter...)
+	l.figure("crons of their own", "runs/s", nil, column(crons, throughput)...)
+	l.figure("crons of their own, ratio to the bare loop", "×", nil,
+		ratios(column(crons, throughput), bareAfterCrons.perSecond)...)
+	l.figure("crons of their own, CPU of the replica", "µs/run", nil, column(crons, replicaTime)...)
 	l.hot(ctx, replica)
 }
 
@@ -99,6 +107,19 @@ func daily(due time.Time) map[string]any {
 	return map[string]any{"every": "24h", "starts_at": due.Format(time.RFC3339)}
 }
 
+// cronOfItsOwn returns a schedule whose first slot is at due, as that of no other of 65,536 jobs: each has another set of
+// further hours, none of which is near.
+func cronOfItsOwn(due time.Time, i int) map[string]any {
+	due = due.UTC()
+	hours := fmt.Sprint(due.Hour())
+	for bit := range 16 {
+		if i>>bit&1 == 1 {
+			hours += fmt.Sprintf(",%d", (due.Hour()+4+bit)%24)
+		}
+	}
+	return map[string]any{"cron": fmt.Sprintf("%d %d %s * * *", due.Second(), due.Minute(), hours)}
+}
+
 // invoices is a job of a burst. The body is burstBody.
 func invoices(name string, schedule map[string]any, url string) process.JobSpec {
 	made := job(name, schedule, url, map[string]any{"range": "yesterday", "kind": "invoices"})
@@ -112,9 +133,17 @@ func (l *lab) burst(
 	ctx context.Context, n int, schedule func(time.Time) map[string]any, name string, to *target,
 	replicas ...*process.Replica,
 ) burst {
+	return l.burstOf(ctx, n, func(due time.Time, _ int) map[string]any { return schedule(due) }, name, to, replicas...)
+}
+
+// burstOf is burst with a schedule for each job.
+func (l *lab) burstOf(
+	ctx context.Context, n int, schedule func(due time.Time, i int) map[string]any, name string, to *target,
+	replicas ...*process.Replica,
+) burst {
 	path := func(try int) string { return fmt.Sprintf("/burst/%s-%d", name, try) }
 	due, try := l.herd(ctx, replicas[0], n, func(due time.Time, try, i int) process.JobSpec {
-		return invoices(fmt.Sprintf("%s-%d-%d", name, try, i), schedule(due), to.url(path(try)))
+		return invoices(fmt.Sprintf("%s-%d-%d", name, try, i), schedule(due, i), to.url(path(try)))
 	})
 	if l.vacuumed {
 		l.exec(ctx, `VACUUM (ANALYZE)`)

@@ -67,6 +67,40 @@ func BenchmarkNextHerd(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/fires, "ns/fire")
 }
 
+// BenchmarkNextOfItsOwn computes the next slots of 5,000 jobs that are all due at the same slot, each with an
+// expression of its own.
+func BenchmarkNextOfItsOwn(b *testing.B) {
+	zone := mustZone(b, "Europe/Berlin")
+	const fires = 5_000
+	expressions := make([]*Expression, fires)
+	for i := range expressions {
+		expressions[i] = MustParse(fmt.Sprintf("0 %d-59/%d %d,10,%d * * mon-fri", i%60, 1+i/60%12, i/720, 17+i/720))
+	}
+	for b.Loop() {
+		var memo Memo
+		for _, e := range expressions {
+			if _, ok := memo.Next(e, benchSlot, zone); !ok {
+				b.Fatal("never")
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/fires, "ns/fire")
+}
+
+func BenchmarkCrossCheck(b *testing.B) {
+	for _, expr := range []string{"* * * * *", "0 3 * * mon-fri", "59 59 23 31 12 *"} {
+		b.Run(expr, func(b *testing.B) {
+			e := MustParse(expr)
+			for b.Loop() {
+				agreed.Purge()
+				if err := e.CrossCheck(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkParse(b *testing.B) {
 	for b.Loop() {
 		if _, err := parseAnew("*/15 9-17 1,15,L * mon-fri"); err != nil {

@@ -14,7 +14,7 @@ const searchMonths = 41 * 12
 // calendar knows on which days an expression can fire. The length of a month and the weekday of its first day
 // describe it fully, so 28 masks cover every month there will ever be.
 //
-// It finds the days; gronx finds the times of a day. It also proves at [Parse] that there is a day to find.
+// It also proves at [Parse] that there is a day to find.
 type calendar struct {
 	months uint16
 	days   [7][4]uint32 // [weekday of the 1st][length - 28], bit n is day n

@@ -30,15 +30,6 @@ func canonical(f *fields) string {
 	return strings.Join(texts, " ")
 }
 
-// clockText writes the second, the minute and the hour for gronx, which sees nothing else: every day matches.
-//
-// gronx never sees what people write. gronx v1.20.4 accepts "MON * * * *", "1-2-3 * * * *" and "70/5 * * * *" as
-// valid. It refuses "0 0 * * fri-sun". It reads "0 0 5 * *,1" as every day, where the star means that both fields
-// must match. It lacks LW and L-2. And it needs seconds for a list of 8 kB.
-func clockText(canonical string) string {
-	return strings.Join(strings.Fields(canonical)[:dayOfMonth], " ") + " * * *"
-}
-
 func dayItems(v *values) string {
 	items := plainItems(&specs[dayOfMonth], v)
 	for n := range each(v.fromEnd) {

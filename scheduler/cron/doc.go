@@ -50,10 +50,12 @@
 // # How it works
 //
 // Three questions are kept apart. On which day does it fire? A table of 28 kinds of months answers that (calendar.go).
-// At what time by the wall clock? gronx answers that, given nothing but the numbers of a time of day and a clock that
-// never changes (canonical.go, wall.go). Which instant is that? The periods between the changes of a zone's clock
-// answer that (period.go, next.go).
+// At what time by the wall clock? The masks of the hours, minutes and seconds answer that (wall.go). Which instant is
+// that? The periods between the changes of a zone's clock answer that (period.go, next.go).
 //
-// Between finds many slots at a time without gronx, by counting through the days, hours, minutes and seconds that match
-// (between.go). Near a change of the clock it asks Next.
+// Between finds many slots at a time by counting through the days, hours, minutes and seconds that match (between.go).
+// Near a change of the clock it asks Next.
+//
+// gronx calculates the times of day a second time, whenever an expression is written (crosscheck.go). It is given
+// nothing but the numbers of a time of day and a clock that never changes.
 package cron

@@ -27,7 +27,6 @@ var macros = map[string]string{
 type Expression struct {
 	source    string // as written
 	text      string // canonical: two expressions with equal texts are the same
-	clock     string // the times of a day, for gronx
 	calendar  calendar
 	interval  bool // the hour field matches all 24 hours: see the package documentation
 	subMinute bool
@@ -187,7 +186,6 @@ func compile(expr string, texts []string, f *fields) (*Expression, error) {
 		subMinute: bits.OnesCount64(f[second].plain) > 1,
 		hours:     f[hour].plain, minutes: f[minute].plain, seconds: f[second].plain,
 	}
-	e.clock = clockText(e.text)
 	for _, i := range []int{hour, minute, second} {
 		e.firstTime = e.firstTime*60 + int64(bits.TrailingZeros64(f[i].plain))
 		e.lastTime = e.lastTime*60 + int64(bits.Len64(f[i].plain)) - 1

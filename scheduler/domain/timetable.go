@@ -70,6 +70,22 @@ func NewTimetable(job uuid.UUID, d Definition, defaultJitter time.Duration) (*Ti
 	return t, nil
 }
 
+// CodeCronMismatch is the code of what CrossCheck returns.
+const CodeCronMismatch = "cron_mismatch"
+
+// CrossCheck refuses a cron schedule whose times are in doubt, because two calculations of them differ. Whoever writes a
+// definition asks for it; what is stored has passed.
+func (t *Timetable) CrossCheck() error {
+	if t.expr == nil {
+		return nil
+	}
+	if err := t.expr.CrossCheck(); err != nil {
+		return &Refusal{Code: CodeCronMismatch, Around: true, Reason: fmt.Sprintf(
+			"the times of schedule.cron %q are in doubt, by a fault of Punctual; please report it: %v", t.expr, err)}
+	}
+	return nil
+}
+
 // First returns the first slot of a definition written at now. For a one-shot that is its instant, even when it has
 // passed: it is then due at once, and late. A recurring job starts with its first slot after now. Slots of one-shots
 // are whole milliseconds, rounded up so that none is early.

@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"time"
 
+	"punctual/scheduler/domain"
 	"punctual/store/aside"
 	"punctual/store/claim"
 	"punctual/store/definitions"
@@ -43,11 +44,14 @@ type Jobs struct {
 	secrets     *secrets.Secrets
 	aside       *aside.Aside
 	walks       walks
+	crossCheck  func(*domain.Timetable) error // of a definition that is about to be written
 }
 
 // New returns the jobs of a database.
 func New(
 	db *pg.DB, c *claim.Claims, d *definitions.Definitions, s *secrets.Secrets, a *aside.Aside, o Options,
 ) *Jobs {
-	return &Jobs{db: db, options: o, claims: c, definitions: d, secrets: s, aside: a}
+	return &Jobs{
+		db: db, options: o, claims: c, definitions: d, secrets: s, aside: a, crossCheck: (*domain.Timetable).CrossCheck,
+	}
 }

@@ -90,6 +90,9 @@ func (h *held) define(s *Jobs, d domain.Definition, f facts) error {
 	if err != nil {
 		return err
 	}
+	if err := s.crossCheck(job.Timetable); err != nil {
+		return err
+	}
 	text, err := Encode(d)
 	if err != nil {
 		return err

@@ -104,11 +104,15 @@ type BatchError struct {
 
 func (e *BatchError) Error() string { return "some jobs of the batch cannot be written" }
 
-// Unwrap returns how a caller is refused: with the fields of all these jobs.
+// Unwrap returns how a caller is refused: with the fields of all these jobs. A fault of Punctual goes before what the
+// caller can mend.
 func (e *BatchError) Unwrap() error {
 	r := &domain.Refusal{Code: "name_taken", Reason: "1 name is taken by other jobs; nothing was written"}
 	for _, i := range slices.Sorted(maps.Keys(e.Errors)) {
 		err, at := e.Errors[i], fmt.Sprintf("jobs[%d]", i)
+		if refusal, is := errors.AsType[*domain.Refusal](err); is && refusal.Code == domain.CodeCronMismatch {
+			return fmt.Errorf("%s: %w", at, err)
+		}
 		if !errors.Is(err, ErrNameTaken) {
 			r.Code = "invalid"
 		}
