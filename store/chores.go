@@ -19,6 +19,7 @@ import (
 	"punctual/store/letters"
 	"punctual/store/notices"
 	"punctual/store/pg"
+	"punctual/store/reports"
 )
 
 // The names of the chores for which a heartbeat asks.
@@ -31,7 +32,7 @@ const (
 var asked = []struct{ chore, due string }{
 	{claim.ChoreSilent, claim.AnySilent},
 	{claim.ChoreWorkflows, claim.WorkflowsDue},
-	{choreReports, claim.AnyReport},
+	{choreReports, reports.Any},
 	{jobs.ChorePauses, jobs.AnyPauseOver},
 	{jobs.ChoreDated, jobs.AnyDatedWork},
 	{events.Chore, events.Any},
@@ -62,7 +63,7 @@ var choresDue, choresAsked = func() (due string, names []string) {
 // choresSoon lists, for each look for due work, those of them whose work callers write in SQL.
 const choresSoon = `
 array_remove(ARRAY[
-    CASE WHEN ` + claim.FreshReport + ` THEN '` + choreReports + `' END,
+    CASE WHEN ` + reports.Fresh + ` THEN '` + choreReports + `' END,
     CASE WHEN ` + events.Any + ` THEN '` + events.Chore + `' END], NULL)`
 
 // choresAlways lists them all.
@@ -73,7 +74,7 @@ func (s *Store) Chores() []scheduler.Chore {
 	return []scheduler.Chore{
 		{Name: claim.ChoreSilent, Does: "ending attempts whose targets are silent", Batch: s.Claims.EndSilent},
 		{Name: claim.ChoreWorkflows, Does: "letting workflows continue", Batch: s.Claims.AdvanceWorkflows},
-		{Name: choreReports, Does: "ending runs as their targets have reported", Batch: atOnce(s.Claims.ApplyReports)},
+		{Name: choreReports, Does: "ending runs as their targets have reported", Batch: atOnce(s.Reports.Apply)},
 		{Name: jobs.ChorePauses, Does: "ending pauses", Batch: s.Jobs.EndDuePauses},
 		{Name: jobs.ChoreDated, Does: "fitting dated runs to their jobs", Batch: s.Jobs.FitDated},
 		{Name: events.Chore, Does: "fanning events out", Batch: s.Events.FanOut},
@@ -218,7 +219,7 @@ func (s *Store) ForgetIdempotencyKeys(ctx context.Context) (forgotten int, left 
 
 // ForgetReports deletes reports that are older than any run that is kept.
 func (s *Store) ForgetReports(ctx context.Context) (forgotten int, left bool, err error) {
-	return s.Claims.ForgetReports(ctx, s.Options.FailureRetention)
+	return s.Reports.Forget(ctx, s.Options.FailureRetention)
 }
 
 // ForgetService deletes the records of service that explain no run that is kept.

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/jackc/pgx/v5"
-
-	"punctual/scheduler/domain"
 	"punctual/store/claim"
 	"punctual/store/pg"
 	"punctual/store/secrets"
@@ -15,7 +12,10 @@ import (
 
 // payloadKey learns with each heartbeat which key payloads are sealed with. Nothing follows from what becomes of runs.
 // It implements claim.Follower and claim.Following.
-type payloadKey struct{ secrets *secrets.Secrets }
+type payloadKey struct {
+	claim.Nothing
+	secrets *secrets.Secrets
+}
 
 // Follow implements claim.Follower.
 func (p payloadKey) Follow(context.Context, pg.Querier) (claim.Following, error) { return p, nil }
@@ -39,18 +39,3 @@ func (p payloadKey) Learn(value []byte) error {
 	p.secrets.Latest(id)
 	return nil
 }
-
-// Concerns implements claim.Following.
-func (payloadKey) Concerns(*domain.Job) bool { return false }
-
-// Starts implements claim.Following.
-func (payloadKey) Starts(*domain.Job) bool { return false }
-
-// QueueEvents implements claim.Following.
-func (payloadKey) QueueEvents(*pgx.Batch, []claim.RunEvent) {}
-
-// QueueEnds implements claim.Following.
-func (payloadKey) QueueEnds(*pgx.Batch, []domain.Outcome, claim.Day) {}
-
-// Asks implements claim.Following.
-func (payloadKey) Asks() []string { return nil }

@@ -15,8 +15,8 @@ import (
 	. "punctual/internal/storetest"
 )
 
-// writes matches the statements that write a table.
-var writes = regexp.MustCompile(`\b(?:INSERT INTO|UPDATE|DELETE FROM|MERGE INTO|TRUNCATE)\s+punctual\.([a-z_]+)`)
+// writes matches the statements that write a table, or what stands for the table of a day.
+var writes = regexp.MustCompile(`\b(?:INSERT INTO|UPDATE|DELETE FROM|MERGE INTO|TRUNCATE)\s+(?:punctual\.|\{)([a-z_]+)`)
 
 // A table is written by one package, so that what its rows must obey is in one place. The exceptions are named here by
 // file, so that their number can only fall.

@@ -227,7 +227,7 @@ func (s *scene) play() {
 
 func (s *scene) applyReports() {
 	s.T.Helper()
-	_, err := s.Claims.ApplyReports(s.T.Context())
+	_, err := s.Reports.Apply(s.T.Context())
 	s.Must(err)
 }
 

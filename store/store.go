@@ -33,6 +33,7 @@ import (
 	"punctual/store/notices"
 	"punctual/store/overview"
 	"punctual/store/pg"
+	"punctual/store/reports"
 	"punctual/store/runs"
 	"punctual/store/seal"
 	"punctual/store/secrets"
@@ -111,6 +112,7 @@ type Store struct {
 	Limits      *limits.Limits
 	Notices     *notices.Teller
 	Overview    *overview.Board
+	Reports     *reports.Reports
 	Runs        *runs.Runs
 	Secrets     *secrets.Secrets // a credential.Source
 	Tenants     *tenants.Tenants
@@ -163,7 +165,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Claims = claim.New(
 		claim.Rooms{
 			DB: s.DB, Days: s.Days, Freezes: s.Freezes, Definitions: s.Definitions, Aside: s.Aside,
-			Followers: []claim.Follower{s.defaults, links.Follower{}, payloadKey{s.Secrets}},
+			Followers: []claim.Follower{new(reports.Follower), links.Follower{}, s.defaults, payloadKey{secrets: s.Secrets}},
 		},
 		claim.Options{
 			Log: o.Log, Ended: o.Ended, Tracer: o.Tracer,
@@ -174,6 +176,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.History = history.New(s.DB.Callers, o.DefaultJitter)
 	s.Limits = limits.New(s.DB.Callers)
 	s.Overview = overview.New(s.DB)
+	s.Reports = reports.New(s.DB, s.Claims, s.Aside)
 	s.Runs = runs.New(s.DB, s.Claims, s.Definitions)
 	s.Jobs = jobs.New(s.DB, s.Claims, s.Definitions, s.Secrets, s.Aside, jobs.Options{
 		Log: o.Log, DefaultJitter: o.DefaultJitter, Retention: o.Retention,

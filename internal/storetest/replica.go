@@ -3,7 +3,10 @@ package storetest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -318,6 +321,24 @@ func (c Fixture) Locks(sql string, args ...any) (free func()) {
 func (c Fixture) Stranger(rows string, args ...any) (free func()) {
 	c.T.Helper()
 	return c.Locks(`SELECT FROM punctual.`+rows+` FOR UPDATE`, args...)
+}
+
+// FinishWhatItCan writes outcomes and ends their leases. It returns the runs and the leases that were left because of
+// locked rows.
+func (c Replica) FinishWhatItCan(outcomes ...domain.Outcome) (runs, leases []uuid.UUID) {
+	c.T.Helper()
+	var released []uuid.UUID
+	for _, o := range outcomes {
+		released = append(released, o.Lease.ID)
+	}
+	superseded, err := c.Claims.Finish(Bounded(c.T), outcomes, released)
+	if left, is := errors.AsType[*scheduler.LeftOutcomesError](err); is {
+		runs, leases, err = slices.Collect(maps.Keys(left.Runs)), left.Leases, nil
+	}
+	if err != nil || superseded != 0 {
+		c.T.Fatalf("%d superseded, %v", superseded, err)
+	}
+	return runs, leases
 }
 
 // Bounded returns a context that ends a wait for a lock after 30 s.

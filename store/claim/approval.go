@@ -47,6 +47,7 @@ func (s *Claims) Decide(
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return fmt.Errorf("ending run %s: %w", run, err)
 		}
+		tx.Ask(following.Asks()...)
 		return then(tx, c.tenant)
 	})
 	if err == nil {

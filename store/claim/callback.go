@@ -51,7 +51,6 @@ type calledRun struct {
 	tenant  int32
 	status  domain.Status
 	reason  domain.Reason
-	reports bool // the target may report in a transaction of its own
 	started time.Time
 	http    int
 	now     time.Time
@@ -110,16 +109,15 @@ func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (call
 		SELECT job_id, job_version, tenant, lane, trigger, scheduled_for, due_at, late, attempt, coalesce(fence, 0),
 		       coalesce(step, ''), parent_run, `+ofTrace+`,
 		       status, coalesce(reason, ''), accepted_at,
-		       (SELECT t.reports_since IS NOT NULL FROM punctual.tenants t WHERE t.id = r.tenant),
 		       coalesce(started_at, now()),
-		       coalesce(http_status, 0), clock_timestamp(), `+keptColumns+`
+		       coalesce(http_status, 0), clock_timestamp(), `+KeptColumns+`
 		FROM punctual.runs r
 		LEFT JOIN punctual.run_data d ON d.run_id = $1
 		WHERE r.id = $1
 		FOR NO KEY UPDATE OF r`, run).QueryRow(pg.IntoPlaces(append([]any{
 		&key.Job, &key.Version, &c.tenant, &c.Lane, &c.Trigger, &c.ScheduledFor, &c.DueAt, &c.Late, &c.Attempt,
 		&c.Fence, &key.Step, &c.Workflow, &c.TraceParent,
-		&c.status, &c.reason, &accepted, &c.reports, &c.started, &c.http, &c.now,
+		&c.status, &c.reason, &accepted, &c.started, &c.http, &c.now,
 	}, c.kept.Into()...)...))
 	err := tx.SendBatch(ctx, &b).Close()
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -240,7 +238,7 @@ func (s *Claims) endCalled(
 			}
 		} else {
 			judged := judge(c)
-			if outcomes, err = c.heedReport(ctx, tx, judged); err != nil {
+			if outcomes, err = decideCalled(ctx, tx, following, judged, c.status); err != nil {
 				return err
 			}
 			other = (outcomes[0].Verdict == domain.Succeed) != (judged.Verdict == domain.Succeed)
@@ -266,27 +264,21 @@ func (s *Claims) endCalled(
 	return err
 }
 
-// heedReport returns the outcome of an attempt, or the one that its target has reported in a transaction of its own. It
-// returns *pg.LockedError while that transaction is open.
-func (c calledRun) heedReport(ctx context.Context, tx *pg.Tx, o domain.Outcome) ([]domain.Outcome, error) {
-	if !c.reports {
-		return []domain.Outcome{o}, nil
-	}
-	var a arbiter
-	a.add(&o)
-	var b pgx.Batch
-	a.queue(&b)
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return nil, fmt.Errorf("reading what the target of run %s has reported: %w", o.RunID, err)
-	}
-	settled, open := a.settle([]domain.Outcome{o})
+// decideCalled returns how followers decide that the attempt of a target that calls has ended. It returns
+// *pg.LockedError while another transaction of the target is open.
+func decideCalled(
+	ctx context.Context, tx *pg.Tx, following Following, o domain.Outcome, is domain.Status,
+) ([]domain.Outcome, error) {
+	decided, err := decide(ctx, tx, following, []domain.Outcome{o})
 	switch {
-	case len(open) > 0:
+	case err != nil:
+		return nil, err
+	case len(decided.wait) > 0:
 		return nil, &pg.LockedError{Doing: fmt.Sprintf("ending run %s", o.RunID), Table: "reports"}
-	case len(settled) == 0:
-		return nil, &SupersededError{o.RunID, c.status}
+	case len(decided.write) == 0:
+		return nil, &SupersededError{o.RunID, is}
 	}
-	return settled, nil
+	return decided.write, nil
 }
 
 // RunProgress returns the last progress that targets reported of a run. Only the target of the run's present attempt

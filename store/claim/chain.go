@@ -15,9 +15,9 @@ import (
 const edges = `
 WITH ended AS MATERIALIZED (
     SELECT r.id, r.job_id, r.job_version, r.tenant, r.lane, r.status, r.reason, r.finished_at, d.result, d.result_note
-    FROM punctual.runs r
-    LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
-    WHERE r.id = ANY($1::uuid[]) AND r.xmin = pg_current_xact_id()::xid
+    FROM {runs} r
+    LEFT JOIN {run_data} d ON d.run_id = r.id{prune d}
+    WHERE r.id = {ids} AND r.xmin = pg_current_xact_id()::xid
       AND r.step IS NULL AND r.status IN ('succeeded', 'dead', 'cancelled')
       AND (r.rerun_of IS NULL AND r.trigger <> 'backfill' OR coalesce(d.chains, false))),
 edges AS MATERIALIZED (
@@ -35,7 +35,7 @@ edges AS MATERIALIZED (
 // recorded as skipped.
 const enterChained = edges + `,
 made AS (
-    INSERT INTO punctual.runs (id, job_id, caused_by, scheduled_for, due_at, tenant, job_version, lane, trigger,
+    INSERT INTO {runs} (id, job_id, caused_by, scheduled_for, due_at, tenant, job_version, lane, trigger,
                                status, reason, finished_at)
     SELECT e.run, e.target, e.id, e.finished_at, e.finished_at, e.tenant, coalesce(j.version, 0),
            coalesce(s.lane, (SELECT punctual.lane_of(j.queue, v.definition) FROM punctual.job_versions v
@@ -61,10 +61,10 @@ RETURNING 1`
 // there may be placeholders, braces that came with a result are escaped, however they were written. If a part is
 // sealed, the parts are kept, and whoever reads the body puts it together: see package seal.
 const enterUpstream = edges + `
-INSERT INTO punctual.run_data (run_id, body, template)
+INSERT INTO {run_data} (run_id, body, template)
 SELECT r.id, convert_to(b.body, 'UTF8'), b.template
 FROM edges e
-CROSS JOIN LATERAL (SELECT r.* FROM punctual.runs_of(ARRAY[e.run]) r WHERE r.id = e.run OFFSET 0) r
+CROSS JOIN LATERAL (SELECT r.* FROM {runs of e.run} r WHERE r.id = e.run OFFSET 0) r
 CROSS JOIN LATERAL (SELECT v.definition FROM punctual.job_versions v
                     WHERE v.job_id = r.job_id AND v.version = r.job_version OFFSET 0) v
 CROSS JOIN LATERAL (

@@ -40,23 +40,11 @@ type Options struct {
 
 // Claims is what the loops need of the database. Safe for concurrent use.
 type Claims struct {
-	db          *pg.DB
-	options     Options
-	days        *days.Days
-	freezes     *freeze.Switch
-	definitions *definitions.Definitions
-	followers   followers
-
-	wary     wariest
-	later    later
-	patient  patient
-	aside    *aside.Aside
-	sieves   sieves
-	suspects suspects
-	bounds   [domain.WorkKinds]bound // of slots there are none: most of their claims look at the last seconds only
-	failing  failing                 // tenants of whose limits nothing can be drawn
-
-	uncompiled atomic.Bool // most of the last claim's definitions were not compiled yet: it is likely of the next one too
+	rooms
+	options   Options
+	followers followers
+	experience
+	failovers
 
 	takenBack atomic.Int64 // runs that nobody had and that were taken back: see Sweep and Lose
 
@@ -64,15 +52,31 @@ type Claims struct {
 	// on; nil: at none.
 	swept atomic.Pointer[uuid.UUID]
 
-	replaced atomic.Bool // no heartbeat has told yet that this is another Postgres than before
-
-	guarding atomic.Bool              // guard fencing tokens against failovers
-	postgres atomic.Pointer[timeline] // what was last found of this Postgres; nil: nothing
-	tokenKey atomic.Pointer[[]byte]   // the key that makes run tokens, once it was read
-
-	reporting atomic.Pointer[map[int32]bool]  // the tenants whose targets report in SQL; nil: not read yet
+	tokenKey  atomic.Pointer[[]byte]          // the key that makes run tokens, once it was read
 	lean      lean                            // what heartbeats do without
 	lastPulse atomic.Pointer[scheduler.Pulse] // of the last heartbeat that has read the tenants; nil: none has
+}
+
+// rooms are what claims stand on.
+type rooms struct {
+	db          *pg.DB
+	days        *days.Days
+	freezes     *freeze.Switch
+	definitions *definitions.Definitions
+	aside       *aside.Aside
+}
+
+// experience is what claims and finishes have learned from those before.
+type experience struct {
+	wary     wariest
+	later    later
+	patient  patient
+	sieves   sieves
+	suspects suspects
+	bounds   [domain.WorkKinds]bound // of slots there are none: most of their claims look at the last seconds only
+	failing  failing                 // tenants of whose limits nothing can be drawn
+
+	uncompiled atomic.Bool // most of the last claim's definitions were not compiled yet: it is likely of the next one too
 }
 
 var _ scheduler.Store = (*Claims)(nil)
@@ -83,17 +87,19 @@ type Rooms struct {
 	Days        *days.Days
 	Freezes     *freeze.Switch
 	Definitions *definitions.Definitions
-	Followers   []Follower // what they queue stands in this order
+	Followers   []Follower // are asked in this order
 	Aside       *aside.Aside
 }
 
 // New returns Claims that stand on other rooms.
 func New(r Rooms, o Options) *Claims {
 	s := &Claims{
-		db: r.DB, days: r.Days, freezes: r.Freezes, definitions: r.Definitions, followers: r.Followers, options: o,
-		aside:  r.Aside,
-		sieves: newSieves(),
+		rooms: rooms{r.DB, r.Days, r.Freezes, r.Definitions, r.Aside}, options: o,
+		experience: experience{sieves: newSieves()},
 	}
+	s.followers = followers{rooms: r.Followers, own: func() []Following {
+		return []Following{&stepsFollowing{claims: s}, &limitsFollowing{}}
+	}}
 	s.db.Prepare(func(ctx context.Context, conn pg.Querier) error {
 		if !s.guarding.Load() {
 			return nil

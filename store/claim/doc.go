@@ -1,8 +1,8 @@
 // Package claim is the heart of the store: it claims due slots and ready runs, writes the outcomes of their attempts,
 // and keeps replicas alive. It owns the tables schedules, completions, runs, run_data, ready, attempts, claims,
-// exclusive, cancels, reports, workflows, holds, replicas, queues, allowances and tenant_usage. The rooms above make,
-// let through, cancel and settle runs with it; it imports none of them. What else must happen when runs are written or
-// end is handed to it to Followers.
+// exclusive, cancels, workflows, holds, replicas, queues, allowances and tenant_usage. The rooms above make, let through,
+// cancel and settle runs with it; it imports none of them. What else must happen when runs are written or end is left to
+// Followers.
 //
 // The life of a slot is four transactions. Start reading with the first:
 //
@@ -10,14 +10,20 @@
 //     next slots. Which rows it locks is in select.go, with what is shared out among tenants in fair.go.
 //   - ready.go does the same for runs that wait in ready: retries, triggers, replays. dated.go makes runs of dated ones
 //     whose time has come, for the same claim.
-//   - finish.go writes outcomes: the end of an attempt, what follows from it, and the end of the lease.
+//   - finish.go writes outcomes: the end of an attempt, what follows from it, and the end of the lease. finishing.go is
+//     its transaction.
 //   - recover.go ends the claims of replicas that are lost.
 //
 // place.go writes when a job fires next, for the rooms that change jobs. enter.go makes the runs that belong to no due
 // slot: triggers, replays, backfills, notices. chain.go makes those that the end of another run triggers, within the
 // transaction that ends it. callback.go lets a target that works on after its answer end its run.
 // workflow.go lets workflows go on when the runs of their steps end.
-// reports.go heeds what targets that share the database have written about their runs.
+//
+// A finish is asked and told in one order. Before anything is written, each follower reads what it has to know and
+// decides about each outcome: reports do. Then gates are locked, outcomes are written, gates are freed for those that
+// wait, and leases end. Then followers write what follows: links the runs that are triggered, notices what people are
+// told. Then steps of workflows go on, which may take round trips of its own, or is left to a chore. Once the
+// transaction has committed, all ask for the chores that have work, limits among them.
 //
 // gates.go keeps the runs of a job from overlapping, overlap.go decides about those in ready that would, and order.go
 // lets those of a job pass in order. limits.go keeps the limits that jobs share: its tables are limit_holders and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,6 +40,13 @@ SELECT setval('punctual.fences', nextval('punctual.fences') + 1000000000) WHERE 
 // Every connection that finds an unknown timeline raises the sequence, even if another connection does so at the same
 // moment, or another transaction has locked the row that records the timeline: the sequence has room for raises that
 // were not needed.
+
+// failovers is what is known of the Postgres behind the connections, to notice when another takes its place.
+type failovers struct {
+	guarding atomic.Bool              // guard fencing tokens against failovers
+	postgres atomic.Pointer[timeline] // what was last found of this Postgres; nil: nothing
+	replaced atomic.Bool              // no heartbeat has told yet that this is another Postgres than before
+}
 
 // timeline is the timeline that this Postgres is on, the one that fencing tokens were last given on, and when this
 // Postgres was started.

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
@@ -18,180 +16,6 @@ import (
 	"punctual/store/aside"
 	"punctual/store/pg"
 )
-
-// finishSucceeded writes successes. The ids are given twice: as an array, which prunes to their partitions and is
-// looked up in the primary key, and as the column that is joined. The coalesce hides the condition from the planner's
-// statistics. By them no run of the day is running, or there are none, and the planner would compare each id with each
-// row. (50,000 runs of a burst: 1.8 s of Postgres's time in this statement; together with pg.ByIndex, 0.3 s.) It is
-// fenced: an attempt that was superseded finds no row. A cancel that was asked for wins; its attempt is then on record
-// like any other that was cancelled.
-var finishSucceeded = `
-WITH ended AS (
-    UPDATE punctual.runs r
-    SET status = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN 'cancelled' ELSE 'succeeded' END,
-        reason = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN r.reason END,
-        started_at = u.started_at, finished_at = u.finished_at, http_status = nullif(u.http_status, 0), error = NULL
-    FROM ` + successes.Unnest("u") + `
-    WHERE r.id = ANY($1::uuid[])
-      AND r.id = u.id
-      AND r.fence = u.fence
-      AND coalesce(r.status = 'running', false)
-    RETURNING r.id, r.fence, r.attempt, r.http_status, r.replica, r.started_at, r.finished_at, r.status, r.reason),
-cancelled AS (
-    INSERT INTO punctual.attempts (
-        run_id, fence, number, http_status, replica, started_at, finished_at, outcome, reason)
-    SELECT id, fence, attempt, http_status, replica, started_at, finished_at, 'cancelled', reason
-    FROM ended
-    WHERE status = 'cancelled')
-SELECT id FROM ended`
-
-// finishOthers writes the outcomes of unsuccessful attempts. Everything that follows from one follows in the same
-// statement, for the rows that the fence let through: the attempt's record, the next attempt, the dead letter.
-//
-// A run that was not sent this time keeps the start of its last attempt, or has none. A run that expires before its
-// first attempt counts is dead all the same when an interrupted attempt was sent. No attempt starts before the run is
-// due, even when the database's clock was set back meanwhile. A run that would go on ends with its attempt when its job
-// was deleted. For every other run job is null, and its job is not even looked up.
-var finishOthers = `
-WITH ended AS (
-    UPDATE punctual.runs r
-    SET status = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') OR d.deleted THEN 'cancelled'
-                      WHEN u.status = 'skipped' AND EXISTS (SELECT FROM punctual.attempts a
-                                                     WHERE a.run_id = r.id AND a.run_id = ANY($1::uuid[]))
-                      THEN 'dead'
-                      ELSE u.status END,
-        reason = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN r.reason
-                      WHEN d.deleted THEN 'job_deleted'
-                      ELSE u.reason END,
-        finished_at = CASE WHEN u.final OR r.reason IN ('cancelled_by_user', 'replaced') OR d.deleted
-                           THEN u.finished_at END,
-        next_attempt_at = CASE WHEN (u.status = 'retrying'
-                                     OR u.status = 'pending' AND u.retry_in > '0' AND u.held_by IS NULL)
-                                    AND r.reason IS DISTINCT FROM 'cancelled_by_user'
-                                    AND r.reason IS DISTINCT FROM 'replaced'
-                                    AND d.deleted IS NULL
-                               THEN now() + u.retry_in END,
-        started_at = coalesce(
-            u.started_at, (SELECT max(a.started_at) FROM punctual.attempts a
-                           WHERE a.run_id = r.id AND a.run_id = ANY($1::uuid[]))),
-        error = u.error, http_status = u.http_status,
-        attempt = CASE WHEN u.counts THEN r.attempt ELSE r.attempt - 1 END
-    FROM ` + endings.Unnest("u") + `
-    LEFT JOIN LATERAL (
-        SELECT true AS deleted FROM punctual.jobs j WHERE j.id = u.job AND j.state = 'deleted' LIMIT 1) d ON true
-    WHERE r.id = ANY($1::uuid[])
-      AND r.id = u.id
-      AND r.fence = u.fence
-      AND coalesce(r.status = 'running', false)
-    RETURNING r.id, r.job_id, r.tenant, r.lane, r.job_version, r.scheduled_for, r.due_at, r.trigger, r.fence, r.replica,
-              r.caused_by,
-              u.started_at, u.finished_at, u.http_status, r.status, u.reason, u.error, u.outcome, u.response,
-              u.retry_in, u.number, u.held_by, u.held_since, u.held_until, u.headers, u.truncated),
-recorded AS (
-    INSERT INTO punctual.attempts (
-        run_id, fence, number, http_status, replica, started_at, finished_at, outcome, reason, error,
-        response, response_headers, response_truncated)
-    SELECT id, fence, number, http_status, replica, started_at, finished_at, outcome, reason, error,
-           response, headers, nullif(truncated, false)
-    FROM ended
-    WHERE outcome IS NOT NULL),
-again AS (
-    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane, held_by, held_since, held_until)
-    SELECT id, job_id, greatest(now() + retry_in, due_at), tenant,
-           -- backfills and replays wait in the lane of ordered runs
-           CASE WHEN trigger IN ('backfill', 'replay') THEN lane | 3 ELSE lane END, held_by, held_since, held_until
-    FROM ended
-    WHERE status IN ('retrying', 'pending')),
-buried AS (
-    INSERT INTO punctual.dead_letters (
-        run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, reason, attempts, http_status, error,
-        headers, body, template, webhook_id, idempotency_key, caused_by)
-    SELECT e.id, e.job_id, e.tenant, j.name, e.job_version, e.scheduled_for, e.trigger, e.reason, e.number,
-           e.http_status, e.error, d.headers, d.body, d.template, d.webhook_id, d.idempotency_key, e.caused_by
-    FROM ended e
-    JOIN punctual.jobs j ON j.id = e.job_id
-    LEFT JOIN punctual.run_data d ON d.run_id = e.id AND d.run_id = ANY($1::uuid[])
-    WHERE e.status = 'dead' AND e.trigger <> 'step')
-SELECT id FROM ended`
-
-// finishAccepted writes that targets have accepted work. From here on no replica holds the run: its row in ready is the
-// deadline of its target. A step that was cancelled before it waits for approval ends at once. A target may report its
-// completion before its answer arrives. The run has then ended, and nothing is written.
-var finishAccepted = `
-WITH accepted AS (
-    UPDATE punctual.runs r
-    SET accepted_at = now(), started_at = u.started_at, http_status = nullif(u.http_status, 0), error = NULL
-    FROM ` + acceptances.Unnest("u") + `
-    WHERE r.id = ANY($1::uuid[])
-      AND r.id = u.id
-      AND r.fence = u.fence
-      AND coalesce(r.status = 'running' AND r.accepted_at IS NULL, false)
-    RETURNING r.id, r.job_id, r.tenant, r.lane,
-              CASE WHEN u.approval AND r.reason IS NOT NULL THEN '0' ELSE u.silence END AS silence, u.approval),
-deadline AS (
-    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane, approval)
-    SELECT id, job_id, now() + silence, tenant, -1 - lane / 4, approval -- no claim reads this lane: see selectSilent
-    FROM accepted)
-SELECT id FROM accepted`
-
-// releaseGates frees the gates of runs that have ended. The gates are locked, and this statement sees the runs as the
-// updates left them: it frees a gate only when the run it names has ended. The oldest run that waits at the gate is due
-// at once, but never before its slot, even when the clock was set back. A run that replaces the ended one comes before
-// everything else of its tenant that waits: the run was ended for it and for no other.
-const releaseGates = `
-WITH freed AS (
-    UPDATE punctual.exclusive e SET active_run = NULL
-    FROM punctual.runs r
-    WHERE e.job_id = ANY($1::uuid[])
-      AND e.active_run = r.id
-      AND r.id = ANY($2::uuid[])
-      AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled')
-    RETURNING e.job_id, CASE WHEN r.reason = 'replaced' THEN e.waiting_run END AS successor)
-UPDATE punctual.ready y
-SET at_gate = false,
-    due_at = CASE
-        WHEN e.successor IS NULL OR (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r) > now()
-        THEN greatest(now(), (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r))
-        ELSE least(now(), (
-            SELECT o.due_at - interval '1 ms'
-            FROM punctual.ready o
-            WHERE o.lane = y.lane AND o.tenant = y.tenant AND o.due_at <= now()
-            ORDER BY o.due_at LIMIT 1))
-        END
-FROM freed e
-WHERE y.run_id = coalesce(e.successor, (
-    SELECT w.run_id FROM punctual.ready w
-    WHERE w.job_id = e.job_id AND w.at_gate ORDER BY w.run_id LIMIT 1))`
-
-const deleteLeases = `DELETE FROM punctual.claims WHERE id = ANY((SELECT $1::uuid[])::uuid[])`
-
-// deleteEnded deletes leases ($1), except one of which an earlier run ($2) is still running. The outcome of that run
-// was acknowledged, and the database has lost it since, as an asynchronous failover does. Its replica finds the lease
-// that stays, and ends it. A run that was claimed again is running under another lease.
-//
-// If Postgres runs since before the leases were claimed ($3), it has lost nothing since, and no run is looked at: to
-// look at one takes 2 µs.
-const deleteEnded = `
-WITH lost AS MATERIALIZED (
-    SELECT r.id, r.replica, r.claimed_at
-    FROM punctual.runs r
-    WHERE r.id = ANY($2::uuid[]) AND r.status = 'running' AND r.accepted_at IS NULL)
-DELETE FROM punctual.claims c
-WHERE c.id = ANY((SELECT $1::uuid[])::uuid[])
-  AND (pg_postmaster_start_time() = $3
-       OR NOT EXISTS (SELECT FROM lost l
-                      WHERE l.id = ANY(c.run_ids) AND l.replica = c.replica AND l.claimed_at = c.claimed_at))`
-
-// queueEnd queues the end of leases. Most have no earlier runs: all their outcomes are written together.
-func queueEnd(b *pgx.Batch, leases []uuid.UUID, earlier Earlier, on Day) {
-	switch {
-	case len(leases) == 0:
-	case len(earlier.Runs) == 0:
-		b.Queue(deleteLeases, pg.Prepared{}, leases)
-	default:
-		on.queueTable(b, deleteEnded, leases, earlier.Runs, earlier.Started)
-	}
-}
 
 // Earlier are runs of leases that end. Their outcomes were written before.
 type Earlier struct {
@@ -290,21 +114,12 @@ func (s *Claims) finishAll(
 	if err != nil {
 		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
 	}
-	var f lookingFinish
+	var f finishing
 	err = s.wary.finish.try(func(wary bool) error {
-		write := func(on Day) error {
-			// each try begins anew
-			f = lookingFinish{outcomes: outcomes, released: released, following: following, on: on}
+		write := func(on Day) error { // each try begins anew
+			f = finishing{outcomes: outcomes, released: released, following: following, on: on}
 			f.earlier = Earlier{earlier, s.startedFor(released, outcomes)}
-			var err error
-			if f.arbiter, err = s.arbiter(ctx, s.db.Runs, outcomes); err != nil {
-				return err
-			}
-			if wary || f.arbiter.has() || slices.ContainsFunc(outcomes, ofWorkflow) {
-				return f.run(ctx, s, s.db.Runs, wary)
-			}
-			f.written, err = s.finish(ctx, &f)
-			return err
+			return f.run(ctx, s, s.db.Runs, wary)
 		}
 		err := write(DayOf(outcomes, earlier...))
 		if pg.Code(err) == "42P01" { // undefined_table: it was removed, as no known run of its day went on
@@ -317,13 +132,11 @@ func (s *Claims) finishAll(
 	}
 	failpoint.At(failpoint.FinishCommitted)
 	s.options.Tracer.Ended(f.outcomes, f.written)
-	f.arbiter.tell(outcomes)
+	copy(outcomes, f.decided.all)
 	s.db.Ask(following.Asks()...)
 	if f.freed || slices.ContainsFunc(f.outcomes, dueSoon) {
 		s.db.Wake()
 	}
-	s.askLimits(f.outcomes)
-	s.tell(f.advanced)
 	for _, o := range f.outcomes {
 		if !f.written[o.RunID] && o.Verdict != domain.Await {
 			superseded++
@@ -338,119 +151,8 @@ func (s *Claims) finishAll(
 	return superseded, nil
 }
 
-// finish writes outcomes in one transaction and one round trip: a batch without BEGIN is both.
-func (s *Claims) finish(ctx context.Context, f *lookingFinish) (written map[uuid.UUID]bool, err error) {
-	var b pgx.Batch
-	settings := longer
-	if plain(f.outcomes, f.on, f.following) {
-		settings += lastingPlan
-	}
-	b.Queue(settings, pg.Prepared{}, s.patient.statements.milliseconds())
-	written = f.queue(&b)
-	failpoint.At(failpoint.FinishBegun)
-	return written, s.db.Runs.SendBatch(ctx, &b).Close()
-}
-
-// plain reports whether outcomes are nothing but successes of one day from which nothing follows, as most are. All that
-// is sent for them is a statement for the day and the end of leases.
-func plain(outcomes []domain.Outcome, on Day, following Following) bool {
-	for i := range outcomes {
-		o := &outcomes[i]
-		if o.Verdict != domain.Succeed || o.Gated || keeps(o) || ofWorkflow(*o) || following.Concerns(o.Job) {
-			return false
-		}
-	}
-	return on != AnyDay
-}
-
 // dueSoon reports whether the run is ready again before the tick loop would look by itself.
 func dueSoon(o domain.Outcome) bool {
 	status := o.End().Status
 	return (status == domain.StatusRetrying || status == domain.StatusPending) && o.RetryIn < pg.Soon
-}
-
-// QueueFinish is lookingFinish.queue for those that leave it to the chore AdvanceWorkflows what follows in workflows.
-func QueueFinish(
-	b *pgx.Batch, outcomes []domain.Outcome, released []uuid.UUID, earlier Earlier, on Day, following Following,
-) (written map[uuid.UUID]bool) {
-	f := lookingFinish{outcomes: outcomes, released: released, earlier: earlier, on: on, following: following}
-	written = f.queue(b)
-	if concerned := workflowsOf(outcomes); len(concerned.runs) > 0 {
-		b.Queue(touchWorkflows, concerned.runs)
-	}
-	return written
-}
-
-// queue queues the statements that end attempts: the gates' locks, the outcomes, the gates' release, the end of leases,
-// for which it names their earlier runs. They come after pg.ByIndex. Once the batch is read, the returned set holds the
-// runs that the fence let through, and freed says whether a run that waited at a gate is due.
-func (f *lookingFinish) queue(b *pgx.Batch) (written map[uuid.UUID]bool) {
-	written = make(map[uuid.UUID]bool, len(f.outcomes))
-	gated, runs := gatedJobs(f.outcomes)
-	if len(gated) > 0 {
-		b.Queue(`
-			SELECT FROM punctual.exclusive
-			WHERE job_id = ANY($1::uuid[])
-			ORDER BY job_id
-			FOR NO KEY UPDATE`, gated)
-	}
-	queueReported(b, f.outcomes)
-	queueOutcomes(b, f.outcomes, f.on, written)
-	if len(gated) > 0 {
-		b.Queue(releaseGates, gated, runs).Exec(func(due pgconn.CommandTag) error {
-			f.freed = due.RowsAffected() > 0
-			return nil
-		})
-	}
-	queueEnd(b, f.released, f.earlier, f.on)
-	f.following.QueueEnds(b, f.outcomes, f.on)
-	return written
-}
-
-// gatedJobs returns, sorted, the jobs whose gates may be held by runs among the outcomes. It also returns these runs.
-func gatedJobs(outcomes []domain.Outcome) (jobs, runs []uuid.UUID) {
-	for _, o := range outcomes {
-		if o.Gated {
-			jobs, runs = append(jobs, o.Job.ID), append(runs, o.RunID)
-		}
-	}
-	slices.SortFunc(jobs, pg.CompareIDs)
-	return jobs, runs
-}
-
-// queueOutcomes queues one statement for the successes, one for accepted work and one for the rest, each sorted by id.
-func queueOutcomes(b *pgx.Batch, outcomes []domain.Outcome, on Day, written map[uuid.UUID]bool) {
-	var ok, accepted, not []*domain.Outcome
-	for i := range outcomes {
-		switch o := &outcomes[i]; o.Verdict {
-		case domain.Succeed:
-			ok = append(ok, o)
-		case domain.Await:
-			accepted = append(accepted, o)
-		default:
-			not = append(not, o)
-		}
-	}
-	for _, kind := range [][]*domain.Outcome{ok, accepted, not} {
-		slices.SortFunc(kind, func(a, b *domain.Outcome) int { return pg.CompareIDs(a.RunID, b.RunID) })
-	}
-	if len(ok) > 0 {
-		on.queueTable(b, finishSucceeded, successes.Args(ok)...).Query(pg.IntoKeys(written, true))
-	}
-	if len(accepted) > 0 {
-		on.queueTable(b, finishAccepted, acceptances.Args(accepted)...).Query(pg.IntoKeys(written, true))
-	}
-	if len(not) > 0 {
-		queueOthers(b, not, written)
-	}
-	queueKept(b, ok, accepted)
-}
-
-func queueOthers(b *pgx.Batch, outcomes []*domain.Outcome, written map[uuid.UUID]bool) {
-	all, rows := make([]ending, len(outcomes)), make([]*ending, len(outcomes))
-	for i, o := range outcomes {
-		all[i] = ending{o, o.End()}
-		rows[i] = &all[i]
-	}
-	b.Queue(finishOthers, endings.Args(rows)...).Query(pg.IntoKeys(written, true))
 }

@@ -52,35 +52,41 @@ func (d Day) Has(instants ...time.Time) bool {
 	return !slices.ContainsFunc(instants, func(at time.Time) bool { return at.UTC().Format(dayForm) != string(d) })
 }
 
-// queueTable queues a statement with the table of the day in place of the first mention of runs. It is prepared and
-// planned once: there is one table, so there is one choice of index. Among the tables of all days it must be planned
-// with the ids at hand.
-func (d Day) queueTable(b *pgx.Batch, sql string, args ...any) *pgx.QueuedQuery {
+// of returns a statement about runs with the tables of the day in its placeholders. {runs}, {run_data} and {attempts}
+// are the tables, and {runs of e.run} is where to look for that run. {ids} and {others} are ANY of the ids in the first
+// and in the second argument.
+//
+// Among the tables of all days a statement must be planned with the ids at hand, which takes longer than its execution.
+// So that the plan looks at few of them, {prune a} adds that the runs of what is joined as a are among {ids}, too. With
+// the tables of one day there is nothing to prune, and the plan lasts.
+func (d Day) of(sql string) string {
 	if d == AnyDay {
-		return b.Queue(sql, args...)
+		return onAnyDay.Replace(sql)
 	}
-	sql = strings.Replace(sql, "punctual.runs r", "punctual.runs_"+string(d)+" r", 1)
-	return b.Queue(sql, pg.Prepared{}.With(args...)...)
+	return tables("_"+string(d),
+		"{runs of e.run}", "punctual.runs_"+string(d),
+		"{ids}", "ANY((SELECT $1::uuid[])::uuid[])", "{others}", "ANY((SELECT $2::uuid[])::uuid[])",
+		"{prune r}", "", "{prune d}", "", "{prune a}", "").Replace(sql)
 }
 
-// ofDay returns a statement for runs of the day, with the tables of the day. Among the tables of all days a statement
-// must be planned with the ids at hand, which takes longer than its execution. In those of a day the plan lasts. There
-// is nothing to prune, so what is looked up for one run is not sought by all ids ($1) again.
-func (d Day) ofDay(sql string) string {
-	of := func(table string) string { return "punctual." + table + "_" + string(d) }
-	return strings.NewReplacer(
-		"punctual.runs r", of("runs")+" r", "punctual.runs_of(ARRAY[e.run]) r", of("runs")+" r",
-		"INTO punctual.runs", "INTO "+of("runs"), "punctual.run_data d", of("run_data")+" d",
-		"INTO punctual.run_data", "INTO "+of("run_data"), " AND d.run_id = ANY($1::uuid[])", "",
-		" AND a.run_id = ANY($1::uuid[])", "", " AND r.id = ANY($1::uuid[])", "", "punctual.attempts a", of("attempts")+" a",
-		"ANY($1::uuid[])", "ANY((SELECT $1::uuid[])::uuid[])", "ANY($2::uuid[])", "ANY((SELECT $2::uuid[])::uuid[])",
-	).Replace(sql)
+var onAnyDay = tables("",
+	"{runs of e.run}", "punctual.runs_of(ARRAY[e.run])",
+	"{ids}", "ANY($1::uuid[])", "{others}", "ANY($2::uuid[])",
+	"{prune r}", " AND r.id = ANY($1::uuid[])",
+	"{prune d}", " AND d.run_id = ANY($1::uuid[])",
+	"{prune a}", " AND a.run_id = ANY($1::uuid[])")
+
+// tables replaces the placeholders of tables, whose names end the same, and others.
+func tables(end string, others ...string) *strings.Replacer {
+	return strings.NewReplacer(append([]string{
+		"{runs}", "punctual.runs" + end, "{run_data}", "punctual.run_data" + end, "{attempts}", "punctual.attempts" + end,
+	}, others...)...)
 }
 
-// queue queues a statement about runs of the day.
+// queue queues a statement about runs of the day. With the tables of one day it is prepared and planned once.
 func (d Day) queue(b *pgx.Batch, sql string, args ...any) *pgx.QueuedQuery {
-	if d == AnyDay {
-		return b.Queue(sql, args...)
+	if d != AnyDay {
+		args = pg.Prepared{}.With(args...)
 	}
-	return b.Queue(d.ofDay(sql), pg.Prepared{}.With(args...)...)
+	return b.Queue(d.of(sql), args...)
 }

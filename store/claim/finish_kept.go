@@ -85,8 +85,8 @@ type KeptResponse struct {
 	Truncated bool
 }
 
-// keptColumns are SQL for what KeptResponse.Into scans: of the present attempt of a run r, whose row in run_data is d.
-const keptColumns = `coalesce(CASE WHEN d.response_fence = r.fence THEN d.response END, ''),
+// KeptColumns are SQL for what KeptResponse.Into scans: of the present attempt of a run r, whose row in run_data is d.
+const KeptColumns = `coalesce(CASE WHEN d.response_fence = r.fence THEN d.response END, ''),
        CASE WHEN d.response_fence = r.fence THEN d.response_headers END,
        coalesce(d.response_fence = r.fence AND d.response_truncated, false)`
 

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -26,9 +27,12 @@ type Follower interface {
 	Learn(value []byte) error
 }
 
-// Following queues what follows in one transaction from what becomes of runs. Its statements come after those that
-// write the runs. They read and write no table of the claim, except that they may read the runs, and queue what this
-// package offers for it: QueueChained.
+// Following is what follows in one transaction from what becomes of runs. Its statements come after those that write the
+// runs. They write no table of the claim, but they may read the runs, and queue what this package offers for it:
+// QueueChained.
+//
+// A finish asks its followers in their order, and each of them, in this order, QueueRead, Decide, QueueEnds and Continue
+// or Leave; and Asks once the transaction has committed.
 type Following interface {
 	// Concerns reports whether anything may follow from what becomes of a job's runs. Then the transaction locks the
 	// job's row FOR KEY SHARE.
@@ -36,11 +40,106 @@ type Following interface {
 	// Starts reports whether to queue an event when a run of a job is claimed for the first time.
 	Starts(job *domain.Job) bool
 	QueueEvents(b *pgx.Batch, events []RunEvent)
-	// QueueEnds is given the day of the runs that succeeded, or AnyDay.
+
+	// QueueRead queues what Decide has to know of outcomes. It comes first in the transaction. If there is nothing to
+	// know, it queues nothing: then the transaction takes no round trip for it.
+	QueueRead(b *pgx.Batch, outcomes []domain.Outcome)
+	// Decide returns how an attempt has ended, and whether that is to be written.
+	Decide(o domain.Outcome) (domain.Outcome, Decision)
+	// QueueEnds is given the outcomes that are written, and the day of the runs that succeeded, or AnyDay.
 	QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on Day)
+
+	// Continues reports whether what follows from outcomes takes round trips of its own: see Continue.
+	Continues(outcomes []domain.Outcome) bool
+	// Continue comes after the statements of all, and makes what follows in further round trips. It sends b first, in
+	// which they stand, or leaves it to the caller.
+	Continue(ctx context.Context, q pg.Querier, b *pgx.Batch) error
+	// Leave takes the place of Continue in a transaction that makes no further round trip. It queues what a chore needs
+	// to do the same.
+	Leave(b *pgx.Batch)
+
 	// Asks names the chores that have work once the transaction has committed.
 	Asks() []string
 }
+
+// Decision is what a follower decides about an outcome.
+type Decision int
+
+// The decisions.
+const (
+	ToWrite   Decision = iota
+	MustWait           // another transaction has to end first
+	IsWritten          // it is written already
+)
+
+// decided are outcomes about which all followers have decided.
+type decided struct {
+	all   []domain.Outcome // how each attempt has ended
+	write []domain.Outcome
+	wait  []domain.Outcome
+}
+
+// decide has followers decide about outcomes within a transaction.
+func decide(
+	ctx context.Context, q pg.Batcher, following Following, outcomes []domain.Outcome,
+) (d decided, err error) {
+	var b pgx.Batch
+	if following.QueueRead(&b, outcomes); b.Len() > 0 {
+		err = q.SendBatch(ctx, &b).Close()
+	}
+	if err != nil {
+		return d, fmt.Errorf("reading what decides about %d outcomes: %w", len(outcomes), err)
+	}
+	return decideEnds(following, outcomes), nil
+}
+
+func decideEnds(following Following, outcomes []domain.Outcome) (d decided) {
+	for _, o := range outcomes {
+		o, decision := following.Decide(o)
+		d.all = append(d.all, o)
+		switch decision {
+		case ToWrite:
+			d.write = append(d.write, o)
+		case MustWait:
+			d.wait = append(d.wait, o)
+		case IsWritten:
+		}
+	}
+	return d
+}
+
+// Nothing is a Following from which nothing follows. Those that have part of one embed it.
+type Nothing struct{}
+
+// Concerns implements Following.
+func (Nothing) Concerns(*domain.Job) bool { return false }
+
+// Starts implements Following.
+func (Nothing) Starts(*domain.Job) bool { return false }
+
+// QueueEvents implements Following.
+func (Nothing) QueueEvents(*pgx.Batch, []RunEvent) {}
+
+// QueueRead implements Following.
+func (Nothing) QueueRead(*pgx.Batch, []domain.Outcome) {}
+
+// Decide implements Following.
+func (Nothing) Decide(o domain.Outcome) (domain.Outcome, Decision) { return o, ToWrite }
+
+// QueueEnds implements Following.
+func (Nothing) QueueEnds(*pgx.Batch, []domain.Outcome, Day) {}
+
+// Continues implements Following.
+func (Nothing) Continues([]domain.Outcome) bool { return false }
+
+// Continue implements Following.
+func (Nothing) Continue(context.Context, pg.Querier, *pgx.Batch) error { return nil }
+
+// Leave implements Following.
+func (Nothing) Leave(*pgx.Batch) {}
+
+// Asks implements Following.
+func (Nothing) Asks() []string { return nil }
 
 // RunEvent says that a run was first claimed late, that it records missed slots, that it was skipped because of others
 // although somebody had asked for it, or that it was claimed for the first time.
@@ -50,8 +149,11 @@ type RunEvent struct {
 	Run   uuid.UUID
 }
 
-// followers are several as one.
-type followers []Follower
+// followers are several as one: rooms, and the claim's own, which come last.
+type followers struct {
+	rooms []Follower
+	own   func() []Following
+}
 
 // Follow implements Follower.
 func (f followers) Follow(ctx context.Context, q pg.Querier) (Following, error) {
@@ -64,25 +166,25 @@ func (f followers) FollowWithin(ctx context.Context, q pg.Querier, tenant int32)
 }
 
 func (f followers) each(follow func(Follower) (Following, error)) (Following, error) {
-	all := make(followings, len(f))
-	for i, one := range f {
+	all := make(followings, len(f.rooms))
+	for i, one := range f.rooms {
 		var err error
 		if all[i], err = follow(one); err != nil {
 			return nil, err
 		}
 	}
-	return all, nil
+	return append(all, f.own()...), nil
 }
 
 // Facts is SQL for an array of the followers' facts, which Learn hands out.
 func (f followers) Facts() string {
-	return `ARRAY[` + strings.Join(pg.Column(f, func(one Follower) string {
+	return `ARRAY[` + strings.Join(pg.Column(f.rooms, func(one Follower) string {
 		return `(` + one.Facts() + `)::text`
 	}), `, `) + `]::text[]`
 }
 
 func (f followers) Learn(values []string) error {
-	for i, one := range f {
+	for i, one := range f.rooms {
 		if err := one.Learn([]byte(values[i])); err != nil {
 			return err
 		}
@@ -110,10 +212,47 @@ func (f followings) QueueEvents(b *pgx.Batch, events []RunEvent) {
 	}
 }
 
+// QueueRead implements Following.
+func (f followings) QueueRead(b *pgx.Batch, outcomes []domain.Outcome) {
+	for _, one := range f {
+		one.QueueRead(b, outcomes)
+	}
+}
+
+// Decide implements Following: the first that does not let an outcome be written decides.
+func (f followings) Decide(o domain.Outcome) (_ domain.Outcome, d Decision) {
+	for i := 0; i < len(f) && d == ToWrite; i++ {
+		o, d = f[i].Decide(o)
+	}
+	return o, d
+}
+
 // QueueEnds implements Following.
 func (f followings) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on Day) {
 	for _, one := range f {
 		one.QueueEnds(b, outcomes, on)
+	}
+}
+
+// Continues implements Following.
+func (f followings) Continues(outcomes []domain.Outcome) bool {
+	return slices.ContainsFunc(f, func(one Following) bool { return one.Continues(outcomes) })
+}
+
+// Continue implements Following.
+func (f followings) Continue(ctx context.Context, q pg.Querier, b *pgx.Batch) error {
+	for _, one := range f {
+		if err := one.Continue(ctx, q, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Leave implements Following.
+func (f followings) Leave(b *pgx.Batch) {
+	for _, one := range f {
+		one.Leave(b)
 	}
 }
 

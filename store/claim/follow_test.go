@@ -14,6 +14,7 @@ import (
 
 // fan is a follower that asks for the chore of its name, and what follows for it.
 type fan struct {
+	Nothing
 	name    string
 	fails   error
 	learned string
@@ -37,7 +38,7 @@ func (f *fan) Asks() []string { return []string{f.name} }
 func TestSeveralFollowersAreAsOne(t *testing.T) {
 	var heard []string
 	a, b := &fan{name: "a", heard: &heard}, &fan{name: "b", heard: &heard}
-	both := followers{a, b}
+	both := followers{rooms: []Follower{a, b}, own: func() []Following { return nil }}
 	if got, want := both.Facts(), `ARRAY[(SELECT 'a')::text, (SELECT 'b')::text]::text[]`; got != want {
 		t.Errorf("facts %s, want %s", got, want)
 	}

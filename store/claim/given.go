@@ -26,9 +26,9 @@ const claimGiven = 4 << 20
 var readInputs = `
 SELECT id, CASE WHEN sum(octet_length(body)) OVER (ORDER BY id) <= $2 THEN body END
 FROM (SELECT r.id, coalesce(d.body, ` + OfEvent(`body`) + `) AS body
-      FROM punctual.runs r
-      LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
-      WHERE r.id = ANY($1::uuid[])) i
+      FROM {runs} r
+      LEFT JOIN {run_data} d ON d.run_id = r.id{prune d}
+      WHERE r.id = {ids}) i
 WHERE body IS NOT NULL`
 
 // readTold reads how steps ($1) have ended, with the smallest of their results, as many as fit into some bytes ($2).
@@ -36,9 +36,9 @@ const readTold = `
 SELECT id, status, reason, note, bytes, CASE WHEN sum(bytes) OVER (ORDER BY bytes, id) <= $2 THEN result END
 FROM (SELECT r.id, r.status, coalesce(r.reason, '') AS reason, coalesce(d.result_note, '') AS note, d.result,
              coalesce(punctual.payload_bytes(d.result), 0) AS bytes
-      FROM punctual.runs r
-      LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
-      WHERE r.id = ANY($1::uuid[])) t`
+      FROM {runs} r
+      LEFT JOIN {run_data} d ON d.run_id = r.id{prune d}
+      WHERE r.id = {ids}) t`
 
 // ReadGiven implements scheduler.Store. A step whose input cannot be read, or not opened, is set aside: its replica
 // gives it back, and would claim it again at once.

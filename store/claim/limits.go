@@ -331,13 +331,25 @@ func release(ctx context.Context, q pg.Batcher, keys []limitKey) error {
 	return pg.Wrap("setting due what waits at limits", q.SendBatch(ctx, &b).Close())
 }
 
-// askLimits asks for ReleaseLimits if a run among outcomes may have to give limits back.
-func (s *Claims) askLimits(outcomes []domain.Outcome) {
-	if slices.ContainsFunc(outcomes, func(o domain.Outcome) bool {
+// limitsFollowing asks for ReleaseLimits if a run that ends may have to give limits back. It implements Following.
+type limitsFollowing struct {
+	Nothing
+	freed bool
+}
+
+// QueueEnds implements Following.
+func (f *limitsFollowing) QueueEnds(_ *pgx.Batch, outcomes []domain.Outcome, _ Day) {
+	f.freed = slices.ContainsFunc(outcomes, func(o domain.Outcome) bool {
 		return len(o.Job.Limits) > 0 && o.Verdict != domain.Await
-	}) {
-		s.db.Ask(ChoreLimits)
+	})
+}
+
+// Asks implements Following.
+func (f *limitsFollowing) Asks() []string {
+	if f.freed {
+		return []string{ChoreLimits}
 	}
+	return nil
 }
 
 // QueueLimits notes which limits the current definition of a job names. The job's row must exist by then.

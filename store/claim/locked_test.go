@@ -1,8 +1,6 @@
 package claim_test
 
 import (
-	"errors"
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -14,24 +12,6 @@ import (
 	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 )
-
-// finishWhatItCan writes outcomes and ends their leases. It returns the runs and the leases that were left because of
-// locked rows.
-func finishWhatItCan(c Replica, outcomes ...domain.Outcome) (runs []uuid.UUID, leases []uuid.UUID) {
-	c.T.Helper()
-	var released []uuid.UUID
-	for _, o := range outcomes {
-		released = append(released, o.Lease.ID)
-	}
-	superseded, err := c.Claims.Finish(Bounded(c.T), outcomes, released)
-	if left, is := errors.AsType[*scheduler.LeftOutcomesError](err); is {
-		runs, leases, err = slices.Collect(maps.Keys(left.Runs)), left.Leases, nil
-	}
-	if err != nil || superseded != 0 {
-		c.T.Fatalf("%d superseded, %v", superseded, err)
-	}
-	return runs, leases
-}
 
 // A stranger has locked a row of one run: its outcome is left, all other outcomes are written.
 func TestALockedRowHoldsUpTheOutcomeOfItsOwnRunOnly(t *testing.T) {
@@ -66,7 +46,7 @@ func TestALockedRowHoldsUpTheOutcomeOfItsOwnRunOnly(t *testing.T) {
 			}
 			victim := c.Manual("victim", Notify(Hook, domain.EventFailing), Overlapping(policy))
 			if test.twice {
-				finishWhatItCan(c, Failed(victim))
+				c.FinishWhatItCan(Failed(victim))
 				victim = c.Again()
 			}
 			if test.wait {
@@ -80,7 +60,7 @@ func TestALockedRowHoldsUpTheOutcomeOfItsOwnRunOnly(t *testing.T) {
 				outcome = Failed(victim)
 			}
 			free := c.Stranger(test.rows, victim.Job.ID)
-			runs, leases := finishWhatItCan(c, outcome, Succeeded(other), Failed(gated))
+			runs, leases := c.FinishWhatItCan(outcome, Succeeded(other), Failed(gated))
 			wantRuns, wantLeases := []uuid.UUID{victim.RunID}, []uuid.UUID{victim.Lease.ID}
 			switch {
 			case test.all && len(leases) == 1:
@@ -98,7 +78,7 @@ func TestALockedRowHoldsUpTheOutcomeOfItsOwnRunOnly(t *testing.T) {
 			}
 			free()
 			if len(runs) > 0 {
-				runs, leases = finishWhatItCan(c, outcome)
+				runs, leases = c.FinishWhatItCan(outcome)
 			} else if len(leases) > 0 {
 				_, err := c.Claims.Finish(Bounded(t), nil, leases)
 				if err != nil {
@@ -257,7 +237,7 @@ func TestAnOutcomeLeftOutIsReportedThoughTheWriteIsMadeAgain(t *testing.T) {
 	c.Before("UPDATE", "runs", `IF NEW.status = 'succeeded' AND nextval('punctual.tries') = 1 THEN
 		RAISE EXCEPTION 'idle for too long' USING ERRCODE = '25P03'; END IF;`)
 	c.Stranger(`runs WHERE id = $1`, locked.RunID)
-	left, _ := finishWhatItCan(c, Succeeded(locked), Succeeded(free))
+	left, _ := c.FinishWhatItCan(Succeeded(locked), Succeeded(free))
 	if len(left) != 1 || left[0] != locked.RunID {
 		t.Errorf("left out are %v, want %s", left, locked.RunID)
 	}

@@ -101,7 +101,7 @@ func TestALeaseEndsOnlyWhenTheDatabaseSaysThatItsRunsHaveEnded(t *testing.T) {
 		c.Finish(Succeeded(first))
 		loseOutcome(c.Fixture, first)
 		free := c.Stranger(`runs WHERE id = $1`, second.RunID)
-		finishWhatItCan(c, Succeeded(second)) // from now on finishes are wary
+		c.FinishWhatItCan(Succeeded(second)) // from now on finishes are wary
 		free()
 		release(c, Succeeded(second), first.RunID)
 		c.WantCount(1, "claims", `SELECT count(*) FROM punctual.claims`)

@@ -39,19 +39,19 @@ SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_
        coalesce(r.started_at, now()),
        CASE WHEN r.status = 'running' THEN (
            SELECT count(*)
-           FROM (SELECT a.outcome, a.reason FROM punctual.attempts a
-                 WHERE a.run_id = r.id AND a.run_id = ANY($1::uuid[]) ORDER BY a.fence DESC LIMIT 2) last
+           FROM (SELECT a.outcome, a.reason FROM {attempts} a
+                 WHERE a.run_id = r.id{prune a} ORDER BY a.fence DESC LIMIT 2) last
            WHERE last.outcome = 'lost' AND last.reason = 'silent') ELSE 0 END,
        CASE WHEN (r.claimed_at IS NOT NULL OR r.caused_by IS NOT NULL) AND r.status <> 'running'
             THEN coalesce((SELECT j.state = 'deleted' FROM punctual.jobs j WHERE j.id = r.job_id), true)
             ELSE false END,
        r.claimed_at IS NULL, r.started_at IS NULL,
        r.trigger = 'manual' AND r.rerun_of IS NULL AND r.created_at > r.due_at,
-       ` + keptColumns + `
-FROM punctual.runs r
-LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
+       ` + KeptColumns + `
+FROM {runs} r
+LEFT JOIN {run_data} d ON d.run_id = r.id{prune d}
 LEFT JOIN punctual.events e ON e.id = r.caused_by
-WHERE r.id = ANY($1::uuid[])
+WHERE r.id = {ids}
   AND (r.status IN ('pending', 'retrying') OR (r.status = 'running' AND r.accepted_at IS NOT NULL))
 ORDER BY r.id`
 
@@ -65,12 +65,12 @@ var fits = fmt.Sprintf(`(%s <= %d)`, bodies, mostBodies)
 
 const startWaiting = `
 WITH started AS (
-    UPDATE punctual.runs r
+    UPDATE {runs} r
     SET status = 'running', attempt = attempt + 1, fence = nextval('punctual.fences'), replica = $2,
         claimed_at = now(), started_at = now(), accepted_at = NULL, next_attempt_at = NULL,
         late = late OR id = ANY($4::uuid[]),
         error = CASE WHEN status = 'retrying' THEN error END -- what a pending run waited for is over
-    WHERE r.id = ANY($1::uuid[]) AND r.status IN ('pending', 'retrying')
+    WHERE r.id = {ids} AND r.status IN ('pending', 'retrying')
     RETURNING r.id, r.fence),
 lease AS (
     INSERT INTO punctual.claims (id, replica, run_ids)

@@ -127,6 +127,18 @@ func (s *Claims) endRunning(
 	return n, err
 }
 
+// EndReported ends the attempts of runs, if a follower knows how their targets have reported that they ended.
+func (s *Claims) EndReported(ctx context.Context, runs []uuid.UUID) error {
+	_, _, err := s.endApart(ctx, s.db.Runs, closing{which: ofAnybody, reported: true, judge: func(
+		r claimedRun, now time.Time,
+	) domain.Outcome {
+		return domain.Outcome{
+			Assignment: r.Assignment, Verdict: domain.Succeed, StartedAt: r.started, FinishedAt: now, Reported: true,
+		}
+	}}, runs)
+	return err
+}
+
 // endClaims ends claims, with an outcome for each run that is still running under them. It returns how many outcomes it
 // wrote, and the claims that it left.
 func (s *Claims) endClaims(
@@ -217,14 +229,9 @@ func (s *Claims) end(
 		return 0, nil, err
 	}
 	failpoint.At(failpoint.RecoverJudged)
-	var f lookingFinish
-	if err := patiently(func() (err error) {
-		f = lookingFinish{outcomes: outcomes, released: over, following: following}
-		if held.reported {
-			f.arbiter = ofReportsOnly(outcomes)
-		} else if f.arbiter, err = s.arbiter(ctx, pool, outcomes); err != nil {
-			return err
-		}
+	var f finishing
+	if err := patiently(func() error {
+		f = finishing{outcomes: outcomes, released: over, following: following}
 		return f.run(ctx, s, pool, true)
 	}); err != nil {
 		return 0, nil, err
@@ -235,8 +242,8 @@ func (s *Claims) end(
 		s.options.Log.Warn("claims are not ended yet because another transaction has locked their rows",
 			"claims", len(f.kept), "runs", len(f.locked))
 	}
-	if held.reported {
-		f.outcomes = f.arbiter.ofNobody(f.outcomes)
+	if held.reported { // the replicas that make the other attempts count them when they are answered
+		f.outcomes = slices.DeleteFunc(f.outcomes, func(o domain.Outcome) bool { return o.AcceptedAt.IsZero() })
 	}
 	s.Ended(f.outcomes, f.written)
 	if len(f.written) > 0 {
@@ -261,10 +268,6 @@ func readRunning(
 
 // Ended is told of attempts that this replica has ended for their targets. It counts them in the metrics.
 func (s *Claims) Ended(outcomes []domain.Outcome, written map[uuid.UUID]bool) {
-	s.askLimits(outcomes)
-	if slices.ContainsFunc(outcomes, ofWorkflow) {
-		s.db.Ask(ChoreWorkflows)
-	}
 	s.options.Tracer.Ended(outcomes, written)
 	if s.options.Ended == nil {
 		return

@@ -75,12 +75,11 @@ const (
 // out by itself whether a replica has left any.
 func (s *Claims) renewing(less reading) string {
 	work := s.options.ChoresDue + `,
-		       ` + s.followers.Facts() + `,
-		       (` + selectReporting + `)`
+		       ` + s.followers.Facts() + ``
 	tenants, limits := `(SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}')
 		        FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL)`, selectLimits
 	if less >= withoutWork {
-		work = `'{` + strings.Join(s.options.Chores, ",") + `}'::text[], NULL::text[], NULL::int[]`
+		work = `'{` + strings.Join(s.options.Chores, ",") + `}'::text[], NULL::text[]`
 	}
 	if less >= withoutTenants {
 		tenants = `NULL::json`
@@ -168,7 +167,6 @@ func (s *Claims) renew(
 	var frozen freeze.Row
 	var copied bool
 	var facts []string // for the followers
-	var reporting []int32
 	var b pgx.Batch
 	var line timeline
 	guarding := s.guarding.Load()
@@ -176,7 +174,7 @@ func (s *Claims) renew(
 		line.queue(&b)
 	}
 	b.Queue(s.renewing(less), replica, is.Draining, is.Lacks).QueryRow(pg.IntoPlaces(append([]any{
-		&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &facts, &reporting, &p.AllowedTargets,
+		&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &facts, &p.AllowedTargets,
 	}, append(append(frozen.Targets(), &copied), limits.targets()...)...)...))
 	err = s.db.Heartbeats.SendBatch(ctx, &b).Close()
 	if guarding && s.hidesTimeline(err) {
@@ -197,7 +195,6 @@ func (s *Claims) renew(
 	p.Replaced = s.replaced.Swap(false)
 	p.Limits, p.Frozen = limits.all(), frozen.InForce()
 	if less == everything {
-		s.learnReporting(reporting)
 		if err := s.followers.Learn(facts); err != nil {
 			return p, err
 		}

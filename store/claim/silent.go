@@ -7,9 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
-
-	"punctual/scheduler/domain"
 )
 
 // silentBatch is how many attempts of silent targets one transaction ends.
@@ -40,24 +37,18 @@ const AnySilent = `EXISTS (SELECT FROM punctual.queues q CROSS JOIN LATERAL (
     SELECT FROM punctual.ready y
     WHERE y.lane = (-1 - q.id)::smallint AND y.due_at <= now() + ` + BeatSoon + ` LIMIT 1) d)`
 
-// heedReports ends attempts of overdue targets as these have reported. It puts off those whose target has a transaction
-// open.
+// heedReports ends attempts of overdue targets as followers decide. It puts off those that wait for a transaction of
+// their target.
 func (c *readyClaim) heedReports(ctx context.Context) error {
 	if len(c.ended) == 0 {
 		return nil
 	}
-	a, err := c.claims.arbiter(ctx, c.claims.db.Runs, c.ended)
-	if err != nil || !a.has() {
+	decided, err := decide(ctx, c.conn, c.following, c.ended)
+	if err != nil {
 		return err
 	}
-	var b pgx.Batch
-	a.queue(&b)
-	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("reading what silent targets have reported: %w", err)
-	}
-	var open []domain.Outcome
-	c.ended, open = a.settle(c.ended)
-	for _, o := range open {
+	c.ended = decided.write
+	for _, o := range decided.wait {
 		c.putOff(o.RunID, gateRetry)
 		c.leave = slices.DeleteFunc(c.leave, func(run uuid.UUID) bool { return run == o.RunID })
 	}

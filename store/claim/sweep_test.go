@@ -13,7 +13,7 @@ import (
 // What a replica remembers of a database may not be true any more on a new timeline.
 func TestANewTimelineLetsTheSweepBeginAnew(t *testing.T) {
 	t.Parallel()
-	s := &Claims{definitions: definitions.New(0, 0, nil)}
+	s := &Claims{rooms: rooms{definitions: definitions.New(0, 0, nil)}}
 	s.look(timeline{here: "00000001"}, false)
 	run := uuid.New()
 	s.swept.Store(&run)
@@ -46,7 +46,7 @@ func TestWhichLeasesAreOfThisPostgres(t *testing.T) {
 		"another Postgres was promoted":   {func(s *Claims) { s.look(timeline{here: "2", started: at}, false) }, false},
 		"Postgres does not tell any more": {func(s *Claims) { s.postgres.Store(nil) }, false},
 	} {
-		s := &Claims{definitions: definitions.New(0, 0, nil)}
+		s := &Claims{rooms: rooms{definitions: definitions.New(0, 0, nil)}}
 		s.look(timeline{here: "1", started: at}, true)
 		old := domain.Outcome{Assignment: domain.Assignment{Lease: &domain.Lease{ID: uuid.New(), Started: s.started()}}}
 		tt.then(s)

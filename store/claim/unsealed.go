@@ -24,7 +24,7 @@ func (p *unsealed) seal(b *pgx.Batch) {
 		return
 	}
 	dayOfRuns(p.runs).queue(b, `
-		UPDATE punctual.run_data d SET body = u.body, headers = u.headers::jsonb
+		UPDATE {run_data} d SET body = u.body, headers = u.headers::jsonb
 		FROM unnest($1::uuid[], $2::bytea[], $3::text[]) AS u(id, body, headers)
-		WHERE d.run_id = u.id AND d.run_id = ANY($1::uuid[])`, p.runs, p.bodies, p.headers)
+		WHERE d.run_id = u.id{prune d}`, p.runs, p.bodies, p.headers)
 }

@@ -55,8 +55,8 @@ const (
 	// insertWorkflows begins workflows. The transaction that does so also decides what follows.
 	insertWorkflows = `
 INSERT INTO punctual.workflows (run_id, tenant, due)
-SELECT r.id, r.tenant, false FROM punctual.runs r
-WHERE r.id = ANY($1::uuid[]) AND r.status = 'running' AND r.accepted_at IS NOT NULL
+SELECT r.id, r.tenant, false FROM {runs} r
+WHERE r.id = {ids} AND r.status = 'running' AND r.accepted_at IS NOT NULL
 ORDER BY r.id
 ON CONFLICT DO NOTHING`
 	touchWorkflows = `
@@ -89,35 +89,17 @@ SELECT w.run_id, w.due, w.looked_at < now() - ` + idleWorkflow + ` / 2, r.job_id
                 CASE WHEN j.id IS NULL OR j.state = 'deleted' THEN 'job_deleted' END, r.reason, ''),
        r.rerun_of IS NOT NULL, now(), coalesce(r.started_at, now())
 FROM punctual.workflows w
-CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = w.run_id AND r.id = ANY($1::uuid[]) OFFSET 0) r
+CROSS JOIN LATERAL (SELECT * FROM {runs} r WHERE r.id = w.run_id{prune r} OFFSET 0) r
 LEFT JOIN LATERAL (SELECT * FROM punctual.jobs j WHERE j.id = r.job_id OFFSET 0) j ON true
-WHERE w.run_id = ANY($1::uuid[])
+WHERE w.run_id = {ids}
 ORDER BY w.run_id`
 
 const (
 	readSteps = `
 SELECT r.id, r.status, coalesce(r.reason, ''), coalesce(r.error, ''),
        r.caused_by, r.finished_at
-FROM punctual.runs r
-WHERE r.id = ANY($1::uuid[])`
-	// enterSteps makes the runs of steps: those that start, and those that are skipped, which have a reason.
-	enterSteps = `
-WITH made AS (
-    INSERT INTO punctual.runs (id, job_id, parent_run, step, caused_by, scheduled_for, due_at, tenant, job_version,
-                               lane, trigger, status, reason, error, finished_at)
-    SELECT u.id, r.job_id, r.id, u.step, u.caused_by, r.scheduled_for, now(), r.tenant, r.job_version,
-           coalesce((SELECT q.id FROM punctual.queues q WHERE q.name = u.queue) * 4 + u.priority, r.lane), 'step',
-           CASE WHEN u.caused_by IS NULL THEN 'pending' ELSE 'skipped' END, u.reason, u.error,
-           CASE WHEN u.caused_by IS NOT NULL THEN now() END
-    FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::smallint[], $6::uuid[], $7::text[], $8::text[])
-         AS u(id, workflow, step, queue, priority, caused_by, reason, error)
-    JOIN punctual.runs r ON r.id = u.workflow
-    WHERE r.id = ANY($2::uuid[])
-    ORDER BY u.id
-    ON CONFLICT DO NOTHING
-    RETURNING id, job_id, tenant, lane, status)
-INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-SELECT id, job_id, now(), tenant, lane FROM made WHERE status = 'pending'`
+FROM {runs} r
+WHERE r.id = {ids}`
 	// settleWorkflows marks workflows as looked at. It sets those that have ended ($2) due, and returns them, unless they
 	// were due: a frozen tenant's are for as long as it is frozen. It leaves a row of ready alone that another transaction
 	// has locked, and returns that, too: then the workflow is looked at again.
@@ -154,6 +136,47 @@ FROM late l WHERE a.run_id = ANY($1::uuid[]) AND a.run_id = l.id AND a.fence = l
 
 // ofWorkflow reports whether an outcome is of a workflow's run or of a step's.
 func ofWorkflow(o domain.Outcome) bool { return o.Step != "" || o.Job.IsWorkflow() }
+
+// stepsFollowing lets workflows go on whose steps end. It implements Following.
+type stepsFollowing struct {
+	Nothing
+	claims *Claims
+	of     concerned
+	became advanced
+}
+
+// Continues implements Following.
+func (f *stepsFollowing) Continues(outcomes []domain.Outcome) bool {
+	return slices.ContainsFunc(outcomes, ofWorkflow)
+}
+
+// QueueEnds implements Following.
+func (f *stepsFollowing) QueueEnds(_ *pgx.Batch, outcomes []domain.Outcome, on Day) {
+	f.of, f.became = workflowsOf(outcomes), advanced{}
+	if on == AnyDay { // or the table of a day is missing
+		f.of.on = AnyDay
+	}
+}
+
+// Continue implements Following.
+func (f *stepsFollowing) Continue(ctx context.Context, q pg.Querier, b *pgx.Batch) error {
+	if len(f.of.runs) == 0 {
+		return nil
+	}
+	f.of.queueLock(b)
+	return f.claims.advance(ctx, q, b, f.of, &f.became)
+}
+
+// Leave implements Following.
+func (f *stepsFollowing) Leave(b *pgx.Batch) {
+	if len(f.of.runs) > 0 {
+		b.Queue(touchWorkflows, f.of.runs)
+		f.became.again = true
+	}
+}
+
+// Asks implements Following.
+func (f *stepsFollowing) Asks() []string { return f.became.asks() }
 
 // concerned are workflows about which a transaction decides.
 type concerned struct {
@@ -307,15 +330,56 @@ type toCancel struct {
 	reason domain.Reason
 }
 
-// stepRows are new runs of steps, column by column.
-type stepRows struct {
-	ids, workflows []uuid.UUID
-	steps, queues  []string
-	priorities     []int16
-	causedBy       []*uuid.UUID
-	reasons        []*string
-	errors         []*seal.Quoting
+// stepRow is a new run of a step.
+type stepRow struct {
+	of   *workflow
+	name string
+	job  *domain.Job
+	skip *domain.SkippedStep // nil: it starts
 }
+
+func newStep(w *workflow, step domain.Step, skip *domain.SkippedStep) stepRow {
+	return stepRow{w, step.Name, w.job.Step(step.Name), skip}
+}
+
+// skipped returns what a column says of a skipped step, and nil for one that starts.
+func skipped[T any](of func(*domain.SkippedStep) *T) func(stepRow) *T {
+	return func(r stepRow) *T {
+		if r.skip == nil {
+			return nil
+		}
+		return of(r.skip)
+	}
+}
+
+var stepColumns = pg.Columns[stepRow]{
+	pg.Col("id", "uuid", func(r stepRow) uuid.UUID { return domain.StepRunID(r.of.id, r.name) }),
+	pg.Col("workflow", "uuid", func(r stepRow) uuid.UUID { return r.of.id }),
+	pg.Col("step", "text", func(r stepRow) string { return r.name }),
+	pg.Col("queue", "text", func(r stepRow) string { return r.job.Queue }),
+	pg.Col("priority", "smallint", func(r stepRow) int16 { return r.job.Priority.Lane(0) }),
+	pg.Col("caused_by", "uuid", skipped(func(s *domain.SkippedStep) *uuid.UUID { return &s.CausedBy })),
+	pg.Col("reason", "text", skipped(func(s *domain.SkippedStep) *string { return (*string)(&s.Reason) })),
+	pg.Col("error", "text", skipped(func(s *domain.SkippedStep) *seal.Quoting { return quoting(s.Error) })),
+}
+
+// enterSteps makes the runs of steps: those that start, and those that are skipped, which have a reason.
+var enterSteps = `
+WITH made AS (
+    INSERT INTO {runs} (id, job_id, parent_run, step, caused_by, scheduled_for, due_at, tenant, job_version,
+                               lane, trigger, status, reason, error, finished_at)
+    SELECT u.id, r.job_id, r.id, u.step, u.caused_by, r.scheduled_for, now(), r.tenant, r.job_version,
+           coalesce((SELECT q.id FROM punctual.queues q WHERE q.name = u.queue) * 4 + u.priority, r.lane), 'step',
+           CASE WHEN u.caused_by IS NULL THEN 'pending' ELSE 'skipped' END, u.reason, u.error,
+           CASE WHEN u.caused_by IS NOT NULL THEN now() END
+    FROM ` + stepColumns.Unnest("u") + `
+    JOIN {runs} r ON r.id = u.workflow
+    WHERE r.id = {others}
+    ORDER BY u.id
+    ON CONFLICT DO NOTHING
+    RETURNING id, job_id, tenant, lane, status)
+INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+SELECT id, job_id, now(), tenant, lane FROM made WHERE status = 'pending'`
 
 // readLive reads live workflows, whose rows are locked, with the runs of their steps. It sends b first.
 func (s *Claims) readLive(ctx context.Context, q pg.Querier, b *pgx.Batch, of concerned) (all []*workflow, err error) {
@@ -422,33 +486,35 @@ func (s *stepRuns) fill(all []*workflow) {
 }
 
 // advance lets workflows continue whose rows are locked: it makes the runs of steps that may start, and sets workflows
-// due whose steps have ended. It sends b first.
-func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of concerned) (a advanced, err error) {
+// due whose steps have ended. It sends b first, and leaves in it what is to be sent then. What became of the workflows
+// is in a once that is sent.
+func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of concerned, a *advanced) error {
 	live, err := s.readLive(ctx, q, b, of)
+	*b = pgx.Batch{}
 	if err != nil || len(live) == 0 {
-		return a, err
+		return err
 	}
 	failpoint.At(failpoint.WorkflowLocked)
 	nexts, err := of.decide(ctx, q, live)
 	if err != nil {
-		return a, err
+		return err
 	}
 	a.cancel = map[toCancel][]uuid.UUID{}
 	var settled, ended, over, left, late []uuid.UUID
 	var untold []uuid.UUID // have ended, and nobody has marked them
-	var rows stepRows
+	var rows []stepRow
 	for _, w := range live {
 		next := nexts[w.id]
-		if follow := len(next.Enter) + len(next.Skip); len(rows.ids) > 0 && follow > 0 && len(rows.ids)+follow > mostEntered {
+		if follow := len(next.Enter) + len(next.Skip); len(rows) > 0 && follow > 0 && len(rows)+follow > mostEntered {
 			left, a.again = append(left, w.id), true
 			continue
 		}
 		a.entered = a.entered || len(next.Enter) > 0
 		for _, step := range next.Enter {
-			rows.add(w, step, nil)
+			rows = append(rows, newStep(w, step, nil))
 		}
 		for _, skip := range next.Skip {
-			rows.add(w, skip.Step, &skip)
+			rows = append(rows, newStep(w, skip.Step, &skip))
 		}
 		late = append(late, w.lateSteps()...)
 		cancel := w.toCancel()
@@ -471,10 +537,11 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of con
 	}
 	a.ended = len(ended) > 0
 	failpoint.At(failpoint.WorkflowDecided)
-	var out pgx.Batch
-	rows.queue(&out, of.on)
+	if len(rows) > 0 {
+		of.on.queue(b, enterSteps, stepColumns.Args(rows)...)
+	}
 	if len(settled)+len(ended) > 0 {
-		out.Queue(settleWorkflows, pg.Prepared{}, settled, ended).Query(func(rows pgx.Rows) error {
+		b.Queue(settleWorkflows, pg.Prepared{}, settled, ended).Query(func(rows pgx.Rows) error {
 			return pg.Each2(rows, func(id uuid.UUID, locked bool) {
 				switch {
 				case locked:
@@ -486,20 +553,15 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of con
 		})
 	}
 	if len(left) > 0 {
-		out.Queue(leaveWorkflows, left)
+		b.Queue(leaveWorkflows, left)
 	}
 	if len(late) > 0 {
-		out.Queue(nameLate, late, domain.LateStep)
+		b.Queue(nameLate, late, domain.LateStep)
 	}
 	if len(over) > 0 {
-		out.Queue(forgetWorkflows, over)
+		b.Queue(forgetWorkflows, over)
 	}
-	if out.Len() == 0 {
-		return a, nil
-	}
-	err = q.SendBatch(ctx, &out).Close()
-	failpoint.At(failpoint.WorkflowWritten)
-	return a, pg.Wrap("letting workflows continue", err)
+	return nil
 }
 
 // decide returns what follows in workflows. Where that does not follow from the steps next to those that end, or
@@ -538,42 +600,18 @@ func (c concerned) decide(
 	return nexts, nil
 }
 
-func (r *stepRows) add(w *workflow, step domain.Step, skip *domain.SkippedStep) {
-	id, job := domain.StepRunID(w.id, step.Name), w.job.Step(step.Name)
-	r.ids, r.workflows, r.steps = append(r.ids, id), append(r.workflows, w.id), append(r.steps, step.Name)
-	r.queues, r.priorities = append(r.queues, job.Queue), append(r.priorities, job.Priority.Lane(0))
-	if skip != nil {
-		r.causedBy, r.errors = append(r.causedBy, &skip.CausedBy), append(r.errors, quoting(skip.Error))
-		r.reasons = append(r.reasons, (*string)(&skip.Reason))
-		return
-	}
-	r.causedBy, r.reasons, r.errors = append(r.causedBy, nil), append(r.reasons, nil), append(r.errors, nil)
-}
-
-func (r *stepRows) queue(b *pgx.Batch, on Day) {
-	if len(r.ids) == 0 {
-		return
-	}
-	on.queue(b, enterSteps, r.ids, r.workflows, r.steps, r.queues, r.priorities, r.causedBy, r.reasons,
-		r.errors)
-}
-
-// tell wakes whoever has work once the transaction has committed.
-func (s *Claims) tell(a advanced) {
+// asks names whoever has work once the transaction has committed.
+func (a *advanced) asks() (chores []string) {
 	if a.entered {
-		s.db.Wake()
+		chores = append(chores, pg.TickLoop)
 	}
 	if a.ended {
-		s.db.Ask(ChoreSilent)
+		chores = append(chores, ChoreSilent)
 	}
 	if a.again || len(a.locked) > 0 {
-		s.db.Ask(ChoreWorkflows)
+		chores = append(chores, ChoreWorkflows)
 	}
-	if len(a.helped) > 0 {
-		s.takenBack.Add(int64(len(a.helped)))
-		s.options.Log.Error("workflows stood still, though steps could start or had all ended; they continue",
-			"count", len(a.helped), "first", a.helped[0])
-	}
+	return chores
 }
 
 // dueWorkflows are the workflows to which something has happened.
@@ -614,7 +652,12 @@ func (s *Claims) AdvanceWorkflows(ctx context.Context) (wait time.Duration, left
 	}
 	locked := len(a.locked) > 0
 	a.locked, a.again = nil, false // this chore comes again by itself
-	s.tell(a)
+	s.db.Ask(a.asks()...)
+	if len(a.helped) > 0 {
+		s.takenBack.Add(int64(len(a.helped)))
+		s.options.Log.Error("workflows stood still, though steps could start or had all ended; they continue",
+			"count", len(a.helped), "first", a.helped[0])
+	}
 	if !more && locked {
 		return lockedPause, true, nil
 	}
@@ -628,7 +671,12 @@ func (s *Claims) advanceSome(ctx context.Context, some []uuid.UUID) (a advanced,
 		if err != nil || len(ids) == 0 {
 			return err
 		}
-		a, err = s.advance(ctx, tx, new(pgx.Batch), concerned{runs: ids, on: dayOfRuns(ids)})
+		var b pgx.Batch
+		if err := s.advance(ctx, tx, &b, concerned{runs: ids, on: dayOfRuns(ids)}, &a); err != nil || b.Len() == 0 {
+			return err
+		}
+		err = tx.SendBatch(ctx, &b).Close()
+		failpoint.At(failpoint.WorkflowWritten)
 		return err
 	})
 	if err != nil {

@@ -32,17 +32,12 @@ func (Follower) Learn([]byte) error { return nil }
 
 // following is what follows in one transaction. It implements claim.Following.
 type following struct {
-	made bool // a run may be claimed
+	claim.Nothing      // neither a start nor a skip triggers anything
+	made          bool // a run may be claimed
 }
 
 // Concerns implements claim.Following.
 func (f *following) Concerns(job *domain.Job) bool { return len(job.Then) > 0 }
-
-// Starts implements claim.Following: a start triggers nothing.
-func (f *following) Starts(*domain.Job) bool { return false }
-
-// QueueEvents implements claim.Following: a skip triggers nothing.
-func (f *following) QueueEvents(*pgx.Batch, []claim.RunEvent) {}
 
 // QueueEnds implements claim.Following. Whether a run has ended is up to the statement: a cancel may have come first.
 func (f *following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on claim.Day) {

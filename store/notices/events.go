@@ -121,6 +121,7 @@ WHERE e.status = 'succeeded' AND NOT e.past AND e.told`
 
 // Following is what people are told of in one transaction. It implements claim.Following.
 type Following struct {
+	claim.Nothing
 	Defaults
 	now bool // a notice was written that may be told at once
 }

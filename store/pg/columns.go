@@ -22,8 +22,11 @@ func Col[R, T any](name, kind string, of func(R) T) ColumnOf[R] {
 
 // Unnest is the SQL of the rows, under a name. Their arrays are the first arguments of the statement.
 func (c Columns[R]) Unnest(as string) string {
-	return "unnest(" + strings.Join(c.arrays(), ", ") + ")\n         AS " + as + "(" + c.Names() + ")"
+	return "unnest(" + c.Arrays() + ")\n         AS " + as + "(" + c.Names() + ")"
 }
+
+// Arrays is the SQL of the arrays, as a function takes them.
+func (c Columns[R]) Arrays() string { return strings.Join(c.arrays(), ", ") }
 
 // Names lists the columns, as an INSERT does.
 func (c Columns[R]) Names() string {

@@ -1,4 +1,4 @@
-package claim_test
+package reports_test
 
 import (
 	"errors"
@@ -62,7 +62,7 @@ func TestEffectsAreTheRunsThatSucceed(t *testing.T) {
 				case 2:
 					_, _ = c.Claims.Lose(t.Context(), []uuid.UUID{a.Lease.ID}, nil)
 				default:
-					_, _ = c.Claims.ApplyReports(t.Context())
+					_, _ = c.Reports.Apply(t.Context())
 				}
 			})
 			if cancels {

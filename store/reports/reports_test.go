@@ -1,4 +1,4 @@
-package claim_test
+package reports_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
+	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
@@ -65,7 +66,7 @@ func (c reporter) fails(a domain.Assignment) {
 
 func (c reporter) applyReports() {
 	c.T.Helper()
-	_, err := c.Claims.ApplyReports(c.T.Context())
+	_, err := c.Reports.Apply(c.T.Context())
 	Must(c.T, err)
 }
 
@@ -94,7 +95,7 @@ func (c reporter) wantEffect(a domain.Assignment, want string) {
 func TestARunSucceedsIfAndOnlyIfTheWorkCommits(t *testing.T) {
 	t.Parallel()
 	answers := func(end Ending) func(reporter, domain.Assignment) {
-		return func(c reporter, a domain.Assignment) { finishWhatItCan(c.Replica, end(a)) }
+		return func(c reporter, a domain.Assignment) { c.FinishWhatItCan(end(a)) }
 	}
 	lost := func(c reporter, a domain.Assignment) {
 		c.Lose(c.ReplicaID)
@@ -368,7 +369,7 @@ func TestACancelAndAReportExcludeEachOther(t *testing.T) {
 		tx, err := c.work(a)
 		Must(t, err)
 		c.Cancel(a.RunID)
-		if runs, leases := finishWhatItCan(c.Replica, Cancelled(a)); len(runs) != 1 || len(leases) != 1 {
+		if runs, leases := c.FinishWhatItCan(Cancelled(a)); len(runs) != 1 || len(leases) != 1 {
 			t.Errorf("%d runs and %d leases wait for the transaction", len(runs), len(leases))
 		}
 		Must(t, tx.Commit(t.Context()))
@@ -382,7 +383,9 @@ func TestACancelAndAReportExcludeEachOther(t *testing.T) {
 		c.done(a)
 		c.Exec(`DELETE FROM punctual.claims`)
 		c.Cancel(a.RunID)
-		sweep(c.Fixture, 1)
+		if n, _, err := c.Claims.Sweep(t.Context()); n != 1 || err != nil {
+			t.Fatalf("the sweep took %d runs back, %v", n, err)
+		}
 		c.wantEffect(a, "succeeded attempt 1 finished")
 	})
 }
@@ -399,7 +402,9 @@ func TestACallAfterAReport(t *testing.T) {
 	}
 	Must(t, tx.Commit(t.Context()))
 	_, err = c.Runs.FailRun(t.Context(), a.RunID, a.RunToken, "no", true)
-	superseded(t, err)
+	if _, is := errors.AsType[*claim.SupersededError](err); !is {
+		t.Errorf("error %v, want a SupersededError", err)
+	}
 	c.wantEffect(a, "succeeded 202 attempt 1 finished")
 	_, err = c.Runs.CompleteRun(t.Context(), a.RunID, a.RunToken, json.RawMessage(`1`))
 	Must(t, err)
@@ -414,10 +419,10 @@ func TestACallAfterAReport(t *testing.T) {
 // An open transaction of one target holds up the outcome of its run and no other.
 func TestAnOpenReportHoldsUpNoOtherRun(t *testing.T) {
 	c := newReporter(t)
-	first, second := two(c.Replica)
+	first, second := c.Manual("first", Forbid), c.Manual("second")
 	tx, err := c.work(first)
 	Must(t, err)
-	runs, leases := finishWhatItCan(c.Replica, Failed(first), Succeeded(second))
+	runs, leases := c.FinishWhatItCan(Failed(first), Succeeded(second))
 	if len(runs) != 1 || runs[0] != first.RunID || len(leases) == 0 {
 		t.Errorf("left: runs %v, leases %v", runs, leases)
 	}
