@@ -28,11 +28,11 @@ const burstBody = `{"range":"yesterday","kind":"invoices"}`
 
 // BareConfig says how many requests the bare loop posts, how many at a time, where to, and with which client.
 type BareConfig struct {
-	URL      string `required:"" help:"Where to post to."`
-	Requests int    `required:"" help:"How many."`
-	Slots    int    `required:"" help:"How many at a time."`
-	Own      bool   `help:"Post with the client of a replica, in place of net/http."`
-	Version  string `kong:"-"`
+	URL      string
+	Requests int
+	Slots    int  // how many at a time
+	Own      bool // the client of a replica, in place of net/http
+	Version  string
 }
 
 // bareResult is the line of JSON that the bare loop writes.
@@ -167,7 +167,7 @@ func (l *lab) bareTogether(ctx context.Context, to *target, path string, loops i
 	var running []*process.Process
 	for range loops {
 		running = append(running, l.launch(append([]string{
-			"bench-bare", "--url=" + to.url(path), fmt.Sprintf("--requests=%d", each),
+			bareHelper, "--url=" + to.url(path), fmt.Sprintf("--requests=%d", each),
 			fmt.Sprintf("--slots=%d", max(1, l.Sizes.Slots/loops)),
 		}, flags...)...))
 	}

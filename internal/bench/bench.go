@@ -23,7 +23,8 @@ type Config struct {
 	For         time.Duration `default:"1h" help:"How long the benchmark flat runs. It runs only if it is named."`
 	JSON        string        `name:"json" type:"path" placeholder:"FILE" help:"Also write all figures to a file, with every round and the environment."`
 
-	Binary  string    `kong:"-"` // of the replicas, the target and the bare loop; empty: this one
+	Binary string `name:"punctual" type:"path" default:"bin/punctual" placeholder:"FILE" help:"The binary of the replicas."`
+
 	Version string    `kong:"-"`
 	Sizes   Sizes     `kong:"-"` // zero: DefaultSizes
 	Out     io.Writer `kong:"-"` // where the table of figures goes
@@ -94,11 +95,6 @@ func run(ctx context.Context, c Config, all []benchmark) (err error) {
 	chosen, err := choose(all, c.Only)
 	if err != nil {
 		return err
-	}
-	if c.Binary == "" {
-		if c.Binary, err = os.Executable(); err != nil {
-			return err
-		}
 	}
 	if c.Sizes == (Sizes{}) {
 		c.Sizes = DefaultSizes(c.Full)

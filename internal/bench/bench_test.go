@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -18,8 +19,15 @@ import (
 	"punctual/internal/prove"
 )
 
-// TestMain runs the tests, or is the program of a peer if that is its name.
+// TestMain runs the tests, or is what a benchmark starts beside replicas, or the program of a peer if that is its name.
 func TestMain(m *testing.M) {
+	if is, err := Helper(context.Background(), prove.BinaryVersion, os.Args[1:]); is {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if filepath.Base(os.Args[0]) == fakeName {
 		if err := actAsFakePeer(os.Args[1], os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)

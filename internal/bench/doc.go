@@ -1,10 +1,10 @@
-// Package bench measures what Punctual costs and how late it is, with the binary itself, against any Postgres. It is
-// the command `punctual bench`. It needs only Run. Run starts Target and Bare as processes of their own.
+// Package bench measures what Punctual costs and how late it is, with the binary itself, against any Postgres.
+// `make bench` builds and runs its program, internal/bench/cmd. Run starts Target and Bare as processes of their own.
 //
 //	Run ── scratch: the schema punctual, empty at the start of each benchmark, gone at the end
 //	  └─ for each benchmark: lab ─┬─ replicas (`punctual serve`)
-//	                              ├─ target   (`punctual bench-target`): counts requests, notes how late they come
-//	                              └─ bare     (`punctual bench-bare`): the same requests with no database
+//	                              ├─ target   (`bench target`): counts requests, notes how late they come
+//	                              └─ bare     (`bench bare`): the same requests with no database
 //
 // # A benchmark
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"runtime"
 	"strings"
 	"time"
@@ -114,7 +115,7 @@ func (l *lab) cpuFigure(name, unit string, target *Goal, rounds ...float64) {
 	l.report.add(Figure{Benchmark: l.name, Name: name, Unit: unit, Target: target, Rounds: rounds, Absent: l.db.noCPU})
 }
 
-// serve starts a replica of this binary. The replica ends with the benchmark at the latest.
+// serve starts a replica. The replica ends with the benchmark at the latest.
 func (l *lab) serve(ctx context.Context, flags ...string) *process.Replica {
 	return l.serveWith(ctx, nil, flags...)
 }
@@ -148,9 +149,11 @@ func (l *lab) stop(ctx context.Context, replicas ...*process.Replica) {
 	}
 }
 
-// launch starts another process of this binary. It too ends with the benchmark.
+// launch starts a process of this program: see Helper. It too ends with the benchmark.
 func (l *lab) launch(args ...string) *process.Process {
-	p, err := process.Launch(l.Binary, nil, args...)
+	itself, err := os.Executable()
+	l.must(err)
+	p, err := process.Launch(itself, nil, args...)
 	l.must(err)
 	l.processes = append(l.processes, p)
 	return p

@@ -15,6 +15,7 @@ import (
 	"punctual/internal/pgtest"
 	"punctual/internal/privatepg"
 	"punctual/internal/process"
+	"punctual/internal/prove"
 )
 
 func must(t *testing.T, err error) {
@@ -177,9 +178,12 @@ func TestABenchThatFailsRemovesItsSchema(t *testing.T) {
 }
 
 // launched starts a bench in a process of its own, and returns when it is at work.
-func launched(t *testing.T, binary, dsn string) *process.Process {
+// launched starts the program of the benchmarks, and waits until it measures.
+func launched(t *testing.T, dsn string) *process.Process {
 	t.Helper()
-	p, err := process.Launch(binary, nil, "bench", "--only=idle", "--database-url="+dsn)
+	program, err := prove.Build(t.Context(), prove.Variant{Package: "internal/bench/cmd"})
+	must(t, err)
+	p, err := process.Launch(program, nil, "--only=idle", "--punctual="+tinyConfig(t, dsn).Binary, "--database-url="+dsn)
 	must(t, err)
 	t.Cleanup(p.Kill)
 	eventually(t, "the bench to be at work", func() bool {
@@ -197,7 +201,7 @@ func TestABenchThatIsInterruptedRemovesItsSchema(t *testing.T) {
 	server := pgtest.NewServer(t, privatepg.Config{})
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		dsn := empty(t, server)
-		p := launched(t, tinyConfig(t, dsn).Binary, dsn)
+		p := launched(t, dsn)
 		if !one[bool](t, dsn, roleExists) {
 			t.Fatal("the role that goes with the schema was not made: nothing is tested of its end")
 		}
@@ -265,7 +269,7 @@ func TestOfTwoBenchesTheSecondIsRefusedAndWhatAKilledOneLeftIsRemoved(t *testing
 	dsn := empty(t, server)
 	c := tinyConfig(t, dsn, "idle")
 	c.Sizes.IdleFor = 100 * time.Millisecond
-	p := launched(t, c.Binary, dsn)
+	p := launched(t, dsn)
 	var inUse *InUseError
 	if err := Run(t.Context(), c); !errors.As(err, &inUse) ||
 		!strings.Contains(err.Error(), "in use by another punctual bench") {

@@ -163,7 +163,7 @@ type target struct {
 }
 
 func (l *lab) target(ctx context.Context) *target {
-	p := l.launch("bench-target")
+	p := l.launch(targetHelper)
 	l.must(await(ctx, "the target", 5*time.Millisecond, func() (bool, error) {
 		return strings.HasSuffix(p.Output(), "\n"), alive("the target", p)
 	}))

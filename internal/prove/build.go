@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"strings"
 	"sync"
 )
 
@@ -20,6 +22,8 @@ var (
 
 // Variant is a way to build the binary.
 type Variant struct {
+	// Package is the program, such as internal/bench/cmd; empty: Punctual itself.
+	Package string
 	// Race builds with the race detector: a replica that saw a data race ends with exit code 66 when it stops, or before
 	Race       bool
 	Failpoints bool // the replica dies at the point that PUNCTUAL_FAILPOINT names
@@ -30,7 +34,8 @@ var plain = []string{"CGO_ENABLED=0", "GOFLAGS=-trimpath"}
 
 // name returns the name of the binary's file.
 func (v Variant) name() string {
-	name := "punctual"
+	name := path.Join("punctual", v.Package)
+	name = strings.ReplaceAll(name, "/", "-")
 	if v.Race {
 		name += "-race"
 	}
@@ -41,18 +46,18 @@ func (v Variant) name() string {
 }
 
 // Build builds the binary, once per process and variant, and returns its path.
-func Build(ctx context.Context, v Variant) (path string, err error) {
+func Build(ctx context.Context, v Variant) (file string, err error) {
 	building.Lock()
 	defer building.Unlock()
-	if path, ok := built[v]; ok {
-		return path, nil
+	if file, ok := built[v]; ok {
+		return file, nil
 	}
 	if buildDir == "" {
 		if buildDir, err = os.MkdirTemp("", "punctual-prove-"); err != nil {
 			return "", err
 		}
 	}
-	path = filepath.Join(buildDir, v.name())
+	file = filepath.Join(buildDir, v.name())
 	args := []string{"build", "-buildvcs=false", "-ldflags", "-w -X main.version=" + BinaryVersion}
 	if v.Race {
 		args = append(args, "-race")
@@ -60,15 +65,15 @@ func Build(ctx context.Context, v Variant) (path string, err error) {
 	if v.Failpoints {
 		args = append(args, "-tags", "failpoint")
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "-o", path, "punctual")...)
+	cmd := exec.CommandContext(ctx, "go", append(args, "-o", file, path.Join("punctual", v.Package))...)
 	if !v.Race {
 		cmd.Env = append(os.Environ(), plain...)
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the binary: %w\n%s", err, out)
 	}
-	built[v] = path
-	return path, nil
+	built[v] = file
+	return file, nil
 }
 
 // RemoveBinaries removes the binaries from Build. Call it when the process is about to end.

@@ -34,10 +34,14 @@ const (
 var version = "dev"
 
 func main() {
-	err := measure()
-	if err == nil {
-		err = write()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	is, err := bench.Helper(ctx, version, os.Args[1:])
+	if !is {
+		if err = measure(ctx); err == nil {
+			err = write()
+		}
 	}
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)
 		os.Exit(1)
@@ -45,7 +49,7 @@ func main() {
 }
 
 // measure measures Punctual beside the programs of the command line.
-func measure() error {
+func measure(ctx context.Context) error {
 	c := bench.Config{Version: version, Out: os.Stdout, Notes: os.Stderr}
 	only := flag.String("only", "peers", "peers or peers-burst")
 	flag.IntVar(&c.Rounds, "rounds", 3, "number of measurements of each figure; the median counts")
@@ -57,8 +61,6 @@ func measure() error {
 		return nil
 	}
 	c.Only = []string{*only}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	return bench.RunPeers(ctx, c, flag.Args()...)
 }
 

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"bytes"
@@ -18,14 +18,18 @@ import (
 
 func newParser(t *testing.T) *kong.Kong {
 	t.Helper()
-	parser, err := kong.New(&cli{}, kong.Name("punctual"), kong.Vars{"benchmarks": ""})
+	parser, err := kong.New(&cli{}, kong.Name("punctual"))
 	must(t, err)
 	return parser
 }
 
+// root is the directory of the repository.
+const root = "../.."
+
+// readFile reads a file of the repository.
 func readFile(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(filepath.Join(root, path))
 	must(t, err)
 	return string(text)
 }
@@ -308,7 +312,7 @@ func TestEachAlarmFires(t *testing.T) {
 		Input    []series `yaml:"input_series"`
 		Queries  []query  `yaml:"promql_expr_test"`
 	}
-	rules, err := filepath.Abs("docs/deploy/rules.yml")
+	rules, err := filepath.Abs(filepath.Join(root, "docs/deploy/rules.yml"))
 	must(t, err)
 	file := map[string]any{"rule_files": []string{rules}, "evaluation_interval": "5m"}
 	var tests []test

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -31,8 +31,12 @@ func TestMain(m *testing.M) {
 // patience bounds how long a command may take on a busy machine, without the time to build the binary.
 const patience = 2 * time.Minute
 
+// binary returns the path of the real binary. Its tests run in `make prove`, but for those of the command line alone.
 func binary(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("runs the binary: `make prove` does")
+	}
 	path, err := prove.Build(t.Context(), prove.Variant{})
 	must(t, err)
 	return path
@@ -144,7 +148,6 @@ func TestHelpTeaches(t *testing.T) {
 		"dev":            {"--dir", "--listen"},
 		"migrate":        {"--database-url", "DATABASE_URL", "several"},
 		"verify":         {"--from", "--to", "--job", "24 hours", "Read-only"},
-		"bench":          {"--database-url", "empty", "private Postgres", "burst, steady", "--json", "--rounds"},
 		"version":        {"time zone data"},
 	} {
 		t.Run(command, func(t *testing.T) {
@@ -154,21 +157,12 @@ func TestHelpTeaches(t *testing.T) {
 	}
 }
 
-func TestBenchIsReachableAndNotShown(t *testing.T) {
-	t.Parallel()
-	if _, out := punctual(t, nil, "--help"); strings.Contains(out, "bench") {
-		t.Errorf("bench is listed:\n%s", out)
-	}
-	says(t, refused(t, 1, nil, "bench", "--only=burst,speed"),
-		`--only: "speed" is none of the benchmarks burst, steady`)
-}
-
 func TestEveryFlagHasAnEnvironmentVariable(t *testing.T) {
 	t.Parallel()
 	// Matches a flag and its help, up to the next flag.
 	flag := regexp.MustCompile(`(?s)\n {2,}(?:-\w, +| {4})?--(?:\[no-\])?([a-z-]+)(.*?)` +
 		`(?:\n {2,}(?:-\w, +| {4})?--|\n\n|$)`)
-	for _, command := range []string{"serve", "dev", "migrate", "verify", "bench"} {
+	for _, command := range []string{"serve", "dev", "migrate", "verify"} {
 		_, out := punctual(t, nil, command, "--help")
 		seen := 0
 		for rest := out; ; {
@@ -394,7 +388,7 @@ func TestDevRunsTheSampleJobsAndLeavesNothingBehind(t *testing.T) {
 	gone := func() bool { return len(living(dir)) == 0 }
 
 	first := start()
-	signal(t, first.Process, syscall.SIGKILL)
+	kill(t, first.Process, syscall.SIGKILL)
 	await(t, "Postgres to follow its killed owner", gone)
 
 	second := start()

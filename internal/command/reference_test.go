@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"flag"
@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write docs/reference/cli.md anew")
 // docs/reference/cli.md says what the help of each command says.
 func TestTheReferenceOfTheCommandLineIsCurrent(t *testing.T) {
 	t.Parallel()
-	const file, begin = "docs/reference/cli.md", "## Flags of every command\n"
+	const file, begin = root + "/docs/reference/cli.md", "## Flags of every command\n"
 	page, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func TestTheReferenceOfTheCommandLineIsCurrent(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(was, is); diff != "" {
-		t.Errorf("%s differs; go test . -run Reference -args -update writes it anew: %s", file, diff)
+		t.Errorf("%s differs; go test ./internal/command -run Reference -args -update writes it anew: %s", file, diff)
 	}
 }
 

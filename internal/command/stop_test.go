@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"net/http"
@@ -18,7 +18,7 @@ func patient(t *testing.T) *process.Replica {
 	return serve(t, pgtest.DSN(t), "--shutdown-grace=1h", "--drain-timeout=1h")
 }
 
-func signal(t *testing.T, p *process.Process, s syscall.Signal) {
+func kill(t *testing.T, p *process.Process, s syscall.Signal) {
 	t.Helper()
 	must(t, p.Signal(s))
 }
@@ -43,8 +43,8 @@ func TestASecondSignalStopsAReplicaAtOnce(t *testing.T) {
 			case <-bounded(t).Done():
 				t.Fatal("nothing is sent")
 			}
-			signal(t, r.Process, first)
-			signal(t, r.Process, syscall.SIGINT) // the same stop: a parent has passed on a terminal's Ctrl-C
+			kill(t, r.Process, first)
+			kill(t, r.Process, syscall.SIGINT) // the same stop: a parent has passed on a terminal's Ctrl-C
 			unready := func() bool {
 				status, _ := r.API.Do(t.Context(), "GET", "/readyz", nil, nil)
 				return status == 503
@@ -57,7 +57,7 @@ func TestASecondSignalStopsAReplicaAtOnce(t *testing.T) {
 			if !unready() {
 				t.Error("the same stop, told twice, has hurried it")
 			}
-			signal(t, r.Process, syscall.SIGTERM)
+			kill(t, r.Process, syscall.SIGTERM)
 			if code, out := wait(t, r.Process); code != 0 || !strings.Contains(out, "scheduler stopped") {
 				t.Errorf("exit code %d:\n%s", code, out)
 			}
@@ -68,7 +68,7 @@ func TestASecondSignalStopsAReplicaAtOnce(t *testing.T) {
 func TestCtrlCDoesNotWaitForLoadBalancers(t *testing.T) {
 	t.Parallel()
 	r := patient(t)
-	signal(t, r.Process, syscall.SIGINT)
+	kill(t, r.Process, syscall.SIGINT)
 	if code, out := wait(t, r.Process); code != 0 {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}

@@ -1,10 +1,9 @@
-package main
+package command
 
 import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"strings"
 	"syscall"
@@ -16,13 +15,12 @@ import (
 // composed returns the words of a command in compose.yaml.
 func composed(t *testing.T, first string) []string {
 	t.Helper()
-	text, err := os.ReadFile("compose.yaml")
-	must(t, err)
-	match := regexp.MustCompile(`(?m)^ +command: \[(` + first + `\b[^\]]*)\]$`).FindSubmatch(text)
+	text := readFile(t, "compose.yaml")
+	match := regexp.MustCompile(`(?m)^ +command: \[(` + first + `\b[^\]]*)\]$`).FindStringSubmatch(text)
 	if match == nil {
 		t.Fatalf("compose.yaml has no command %s", first)
 	}
-	words := strings.Split(string(match[1]), ", ")
+	words := strings.Split(match[1], ", ")
 	for i, w := range words {
 		words[i] = strings.Trim(w, `"`)
 	}
@@ -90,7 +88,7 @@ func TestEchoShowsWhatArrives(t *testing.T) {
 		strings.Contains(p.Output(), "readyz") {
 		t.Errorf("exit code %d: %s%s\nthe log: %s", code, out, notes, p.Output())
 	}
-	signal(t, p, syscall.SIGTERM)
+	kill(t, p, syscall.SIGTERM)
 	if code, out := wait(t, p); code != 0 {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
