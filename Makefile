@@ -18,7 +18,7 @@ GOLANGCI         := .tools/golangci-lint-$(GOLANGCI_VERSION)
 GOTEST := .tools/progress
 
 # The slowest packages first, so that none runs alone at the end.
-PKG   ?= ./store/claim ./store ./internal/prove ./...
+PKG   ?= ./store/claim ./store ./internal/prove ./httpapi ./store/jobs ./...
 BENCH ?= .
 SOAK  ?= 10m
 FUZZ  ?= 30s
@@ -29,7 +29,7 @@ ARGS  ?=
 .PHONY: help
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "  PKG=./store/runs limits test and microbench; ARGS=... goes to punctual dev, punctual bench and go test (ARGS=-v shows all)"
+	@echo "  PKG=./store/runs limits test, race and microbench; ARGS=... goes to punctual dev, bench and go test (ARGS=-v shows all)"
 
 .PHONY: run
 run: build ## Build and start everything: a private Postgres, the scheduler, sample jobs
@@ -56,7 +56,7 @@ $(HTMX): $(PAGES_NODE)
 DIR ?= /tmp/punctual-pictures
 
 .PHONY: pictures
-pictures: needs $(HTMX) ## Write pictures of the pages and their states into DIR, and make that of the README anew
+pictures: servers $(HTMX) ## Write pictures of the pages and their states into DIR, and make that of the README anew
 	@mkdir -p $(DIR)
 	$(GO) test ./$(PAGES) -count=1 -timeout 15m -run '^TestInABrowser' -args -pictures=$(abspath $(DIR))
 	cp $(DIR)/pages-job.png docs/
@@ -74,49 +74,53 @@ LIBRARIES := $(patsubst %,testdata/%/node_modules/.package-lock.json,standardweb
 
 .PHONY: needs
 needs:
-	@.ci/install gcc postgresql pgbouncer haproxy nodejs npm alertmanager promtool chromium python3 psycopg openssl curl
+	@.ci/install gcc postgresql pgbouncer promtool
 
 .PHONY: servers
-servers: needs # that jobs call in tests of the guarantee
-	@.ci/install nginx apache2 gunicorn haproxy nodejs
+servers: needs # browsers, proxies, and servers that jobs call
+	@.ci/install haproxy nginx apache2 gunicorn nodejs npm alertmanager chromium python3 psycopg openssl curl
 
-$(LIBRARIES): %/node_modules/.package-lock.json: %/package-lock.json | needs
+$(LIBRARIES): %/node_modules/.package-lock.json: %/package-lock.json | servers
 	cd $* && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-# Packages in which no test starts a goroutine: internal/prove/serial_test.go. They only compute, and the race detector
-# would make that take six times as long.
+# Packages whose tests drive real processes, browsers and proxies: `make prove` runs them all. -short leaves of them what
+# needs none, and one test for each promise.
+PROOFS := ./internal/prove ./internal/bench ./internal/command ./httpapi/dashboard
+
+# Packages in which no test starts a goroutine, so that the race detector has nothing to look for: internal/docs.
 SERIAL := $(patsubst %,punctual/%,scheduler/admit scheduler/cron scheduler/domain scheduler/forecast)
 LISTED  = $(shell $(GO) list -e $(PKG)) # with -e, go test says what is wrong with a package
 
-# Without the test cache (-count=1), because the tests of prove build the binary while they run. With more tests at a
-# time than there are processors, because tests mostly wait. -timeout applies to each package, so that a package that
-# hangs says where. Without vet, because `make lint` vets. Without debug information, because compiler and linker then
-# take less time; what tests build themselves heeds GOFLAGS, too. With few collections of garbage, because heaps are small
-# and the race detector makes each collection dear; replicas collect as in production. The race detector would wait for a
-# second before each process ends.
-QUICK := GOGC=400 GORACE=atexit_sleep_ms=0
-LEAN  := GOFLAGS='-trimpath -gcflags=all=-dwarf=false'
+# Without the test cache (-count=1), because tests of prove build the binary while they run. With more tests at a time
+# than there are processors, because tests mostly wait. -timeout applies to each package, so that a package that hangs
+# says where. Without vet, because `make lint` vets. Linked without debug information, which takes less time; compiled as
+# `make build` compiles, so that little is left to compile after it. With few collections of garbage, because heaps are
+# small; replicas collect as in production.
+TESTS := -vet=off -ldflags=-w -count=1
 
 .PHONY: test
-test: needs $(GOTEST) $(LIBRARIES) $(HTMX) ## Run the tests, but for faults that take long: race detector, real Postgres (five to fourteen minutes on two cores)
-	$(if $(filter $(SERIAL),$(LISTED)),$(GOTEST) -short -vet=off -count=1 $(ARGS) $(filter $(SERIAL),$(LISTED)))
-	$(if $(filter-out $(SERIAL),$(LISTED)),CGO_ENABLED=1 $(QUICK) $(LEAN) \
-		$(GOTEST) -race -short -vet=off -ldflags=-w -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) \
-		$(filter-out $(SERIAL),$(LISTED)))
+test: needs $(GOTEST) $(HTMX) ## Run the tests, on a real Postgres, but for those that drive processes and browsers
+	GOGC=400 $(GOTEST) -short $(TESTS) -p 3 -parallel 6 -timeout 15m $(ARGS) $(PKG)
 
-# The tests of some files that `make test` leaves out or shortens.
-rest = ${shell awk '/^func /{t = $$2; sub(/\(.*/, "", t)} t ~ /^Test/ && /[eE]xhaustive\(t,|thorough\(t\)|testing\.Short/{print t}' \
+# With the race detector, what tests build themselves heeds GOFLAGS, too. The detector would wait for a second before each
+# process ends.
+RACE := CGO_ENABLED=1 GOFLAGS='-trimpath -gcflags=all=-dwarf=false' GORACE=atexit_sleep_ms=0
+
+.PHONY: race
+race: needs $(GOTEST) $(HTMX) ## Run the same tests under the race detector
+	$(RACE) GOGC=400 $(GOTEST) -race -short $(TESTS) -p 3 -parallel 6 -timeout 20m $(ARGS) $(filter-out $(SERIAL),$(LISTED))
+
+# The tests of some files that -short leaves out or shortens.
+rest = ${shell awk '/^func /{t = $$2; sub(/\(.*/, "", t)} t ~ /^Test/ && /Exhaustive\(t,|testing\.Short/{print t}' \
 	$(1) | sort -u | paste -sd'|' -}
 
 .PHONY: prove
-prove: servers $(GOTEST) $(LIBRARIES) $(HTMX) ## Prove the rest of the guarantee: the faults and benchmarks that `make test` leaves out
-	CGO_ENABLED=1 $(LEAN) $(GOTEST) -race -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 22m \
-		-run '^($(call rest,internal/prove/*_test.go internal/bench/*_test.go))$$' $(ARGS) \
-		./internal/prove ./internal/bench
-	$(GOTEST) -vet=off -count=1 -parallel 4 -timeout 15m \
-		-run '^($(call rest,store/*_test.go store/*/*_test.go httpapi/dashboard/*_test.go))$$' \
-		$(ARGS) ./store/... ./httpapi/dashboard
+prove: servers $(GOTEST) $(LIBRARIES) $(HTMX) ## Prove the rest of the guarantee: faults, browsers, benchmarks, all that `make test` leaves out
+	$(RACE) $(GOTEST) -race $(TESTS) -p 2 -parallel 12 -timeout 40m \
+		$(ARGS) $(PROOFS)
+	$(GOTEST) $(TESTS) -parallel 4 -timeout 20m \
+		-run '^($(call rest,store/*_test.go store/*/*_test.go))$$' $(ARGS) ./store/...
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Check formatting, vet, lint, and the direction of imports
@@ -134,7 +138,8 @@ generate: ## Write generated files and golden files anew
 .PHONY: bench
 bench: build ## Measure throughput, lateness and cost on a private Postgres (ARGS=--only=burst picks some)
 	@.ci/install postgresql
-	./bin/punctual bench --json testdata/bench/latest.json $(ARGS)
+	$(BUILD) -o bin/bench ./internal/bench/cmd
+	./bin/bench --json testdata/bench/latest.json $(ARGS)
 
 # Programs of peers, each in a directory of its own. npm installs packages by their lock file.
 PEERS      := testdata/peers

@@ -19,7 +19,6 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"punctual/internal/oidctest"
-	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
 )
 
@@ -61,6 +60,9 @@ func TestMain(m *testing.M) {
 // chromium returns a tab with an empty profile.
 func (s site) chromium(t *testing.T) *tab {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("runs a browser: `make prove` does")
+	}
 	browser, err := started()
 	must(t, err)
 	ctx, closed := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
@@ -517,7 +519,6 @@ func TestInABrowserHostileContentDoesNotRun(t *testing.T) {
 
 // axe finds no serious fault, in light and in dark.
 func TestInABrowserThePagesAreAccessible(t *testing.T) {
-	pgtest.Exhaustive(t, "axe looks at every page")
 	t.Parallel()
 	s := serve(t, true)
 	visitor := s.browser()

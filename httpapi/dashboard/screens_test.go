@@ -142,10 +142,7 @@ const misfits = `(() => {
 // fits checks that pages fit the window, whatever its width.
 func (b *tab) fits(paths ...string) {
 	b.t.Helper()
-	widths := []int64{390} // a phone
-	if !testing.Short() {
-		widths = append(widths, 801, 993) // the narrowest windows of the two other layouts
-	}
+	widths := []int64{390, 801, 993} // a phone, and the narrowest windows of the two other layouts
 	if *pictures != "" {
 		widths = append(widths, 1280, 1440)
 	}

@@ -77,15 +77,16 @@ func empty(t *testing.T, server *privatepg.Server) string {
 	return u.String()
 }
 
-// thorough skips a test in `make test`, whose time is limited: `make prove` runs it.
-func thorough(t *testing.T) {
+// measures begins a test that runs benchmarks, or begins to: `make prove` runs it.
+func measures(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("runs in `make prove` only")
+		t.Skip("runs a benchmark: `make prove` does")
 	}
 }
 
 func TestEveryBenchmarkMeasures(t *testing.T) {
+	measures(t)
 	t.Parallel()
 	server := pgtest.NewServer(t, privatepg.Config{})
 	// For each benchmark the figure that shows that it measured what it should.
@@ -115,9 +116,6 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		for _, name := range append(Names(), "peers", "peers-burst") {
 			t.Run(name, func(t *testing.T) {
-				if name != "burst" {
-					thorough(t)
-				}
 				t.Parallel()
 				dsn := empty(t, server)
 				c := tinyConfig(t, dsn, name)
@@ -150,7 +148,7 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 }
 
 func TestABenchOfItsOwnPostgresLeavesNothingBehind(t *testing.T) {
-	thorough(t)
+	measures(t)
 	t.Parallel()
 	c := tinyConfig(t, "", "idle")
 	c.Sizes.IdleFor = 100 * time.Millisecond

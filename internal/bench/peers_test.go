@@ -90,6 +90,7 @@ func TestAHerdIsWhatArrivesInTheMinute(t *testing.T) {
 }
 
 func TestTheTargetRecordsWhetherAClientWasAnswered(t *testing.T) {
+	measures(t)
 	t.Parallel()
 	s := httptest.NewServer(&serving{})
 	t.Cleanup(s.Close)
@@ -164,7 +165,7 @@ func besideFake(t *testing.T) func(context.Context, Config) error {
 }
 
 func TestASchemaThatNoPeerMadeIsLeftAlone(t *testing.T) {
-	thorough(t)
+	measures(t)
 	t.Parallel()
 	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
 	execute(t, dsn, `CREATE SCHEMA punctual_bench_peer_a`)
@@ -178,7 +179,7 @@ func TestASchemaThatNoPeerMadeIsLeftAlone(t *testing.T) {
 }
 
 func TestAnInterruptedBenchRemovesTheTablesOfPeers(t *testing.T) {
-	thorough(t)
+	measures(t)
 	t.Parallel()
 	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
 	c := tinyConfig(t, dsn, "peers")

@@ -121,6 +121,7 @@ const everything = `SELECT string_agg(x, ' ') FROM (
 	SELECT coalesce(obj_description('punctual'::regnamespace, 'pg_namespace'), 'no comment')) s`
 
 func TestABenchRefusesAnInstallationAndLeavesItAlone(t *testing.T) {
+	measures(t)
 	t.Parallel()
 	dsn := pgtest.Database(t, pgtest.NewServer(t, privatepg.Config{}))
 	execute(t, dsn, `CREATE TABLE public.mine AS SELECT 1;
@@ -153,6 +154,7 @@ func TestABenchRefusesAnInstallationAndLeavesItAlone(t *testing.T) {
 }
 
 func TestABenchRefusesAPostgresThatCanLoseCommits(t *testing.T) {
+	measures(t)
 	t.Parallel()
 	dsn := pgtest.EmptyDSN(t) // on the shared server, which has synchronous_commit off
 	if err := Run(t.Context(), tinyConfig(t, dsn, "idle")); err == nil ||
@@ -163,6 +165,7 @@ func TestABenchRefusesAPostgresThatCanLoseCommits(t *testing.T) {
 }
 
 func TestABenchThatFailsRemovesItsSchema(t *testing.T) {
+	measures(t)
 	t.Parallel()
 	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
 	c := tinyConfig(t, dsn, "idle")
@@ -196,7 +199,7 @@ func launched(t *testing.T, dsn string) *process.Process {
 }
 
 func TestABenchThatIsInterruptedRemovesItsSchema(t *testing.T) {
-	thorough(t)
+	measures(t)
 	t.Parallel()
 	server := pgtest.NewServer(t, privatepg.Config{})
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
@@ -217,7 +220,7 @@ func TestABenchThatIsInterruptedRemovesItsSchema(t *testing.T) {
 }
 
 func TestABenchThatIsInterruptedWhileItBeginsRemovesItsSchema(t *testing.T) {
-	thorough(t)
+	measures(t)
 	t.Parallel()
 	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
 	interrupt, ended := begin(t, tinyConfig(t, dsn, "idle"), Run)
@@ -231,7 +234,7 @@ func TestABenchThatIsInterruptedWhileItBeginsRemovesItsSchema(t *testing.T) {
 
 // A statement goes on in the server after its client has gone.
 func TestABenchThatIsInterruptedWhileItCreatesItsSchemaRemovesIt(t *testing.T) {
-	thorough(t)
+	measures(t)
 	t.Parallel()
 	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
 	other, err := pgtest.Connect(t.Context(), dsn)
@@ -263,7 +266,7 @@ func TestABenchThatIsInterruptedWhileItCreatesItsSchemaRemovesIt(t *testing.T) {
 }
 
 func TestOfTwoBenchesTheSecondIsRefusedAndWhatAKilledOneLeftIsRemoved(t *testing.T) {
-	thorough(t)
+	measures(t)
 	t.Parallel()
 	server := pgtest.NewServer(t, privatepg.Config{})
 	dsn := empty(t, server)

@@ -104,6 +104,7 @@ func (s seedbed) rows(name string) (all map[string]string) {
 }
 
 func TestSeededJobsAreAsThoseOfTheAPI(t *testing.T) {
+	measures(t)
 	t.Parallel()
 	s := newSeedbed(t)
 	for name, j := range map[string]seed{
@@ -135,7 +136,7 @@ func TestSeededJobsAreAsThoseOfTheAPI(t *testing.T) {
 }
 
 func TestSeededJobsAreSpread(t *testing.T) {
-	thorough(t)
+	measures(t)
 	t.Parallel()
 	s := newSeedbed(t)
 	ctx := t.Context()
@@ -161,7 +162,7 @@ func TestSeededJobsAreSpread(t *testing.T) {
 }
 
 func TestSeededHistoryIsAsRunsAre(t *testing.T) {
-	thorough(t)
+	measures(t)
 	t.Parallel()
 	s := newSeedbed(t)
 	to := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -2,13 +2,13 @@ package prove
 
 import (
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"punctual/internal/docs"
 	"punctual/internal/pgtest"
 	"punctual/internal/privatepg"
 	"punctual/internal/process"
@@ -27,7 +27,7 @@ var duration = regexp.MustCompile(`\b\d+[smhd]\b`)
 // rulesSooner returns docs/deploy/rules.yml, with shorter durations.
 func rulesSooner(t *testing.T) string {
 	t.Helper()
-	return duration.ReplaceAllStringFunc(readFile(t, filepath.Join(root, "docs/deploy/rules.yml")), func(d string) string {
+	return duration.ReplaceAllStringFunc(docs.Read(t, "docs/deploy/rules.yml"), func(d string) string {
 		long, err := time.ParseDuration(d)
 		must(t, err)
 		return fmt.Sprint((long / sooner).Milliseconds(), "ms")
@@ -37,7 +37,6 @@ func rulesSooner(t *testing.T) string {
 // Each rule fires by the fault that it is for: Prometheus scrapes real replicas while it lasts. Before it, with healthy
 // replicas, no rule fires. When it has ended, all alarms end. No rule fires that the scene does not name.
 func TestEachAlarmFiresByItsFault(t *testing.T) {
-	exhaustive(t, "takes three minutes")
 	for _, scene := range scenes {
 		t.Run(scene.name, func(t *testing.T) {
 			t.Parallel()
@@ -99,7 +98,7 @@ func TestEachAlarmHasItsFault(t *testing.T) {
 			}
 		}
 	}
-	text := readFile(t, filepath.Join(root, "docs/deploy/rules.yml"))
+	text := docs.Read(t, "docs/deploy/rules.yml")
 	for _, rule := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(text, -1) {
 		rules = append(rules, rule[1])
 	}

@@ -20,7 +20,6 @@ UPDATE punctual.schedules s SET scheduled_for = $3, next_run_at = $3 FROM job WH
 
 // The job allows overlap, and its backfill goes one at a time all the same, across two replicas.
 func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
-	exhaustive(t, "takes half a minute")
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	w.Script("/hook", Answer{Delay: 50 * time.Millisecond})
@@ -84,7 +83,6 @@ func oneAtATime(t *testing.T, requests []Request) {
 // The replica that works through a backfill is killed while a run of it is in flight. Another one goes on: with that
 // run once more, under a higher fencing token, and then with the rest, one at a time and none twice.
 func TestABackfillOutlivesTheReplicaThatWorksThroughIt(t *testing.T) {
-	exhaustive(t, "takes half a minute")
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	const slots, killedAt = 12, 5

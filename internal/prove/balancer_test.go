@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/internal/docs"
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
@@ -29,7 +30,6 @@ func TestARestartBehindALoadBalancerFailsNoRequest(t *testing.T) {
 }
 
 func TestAHundredRestartsBehindALoadBalancerFailNoRequest(t *testing.T) {
-	exhaustive(t, "takes a minute")
 	t.Parallel()
 	quick, err := Build(t.Context(), Variant{}) // without the race detector a replica starts in a third of the time
 	must(t, err)
@@ -190,7 +190,7 @@ func besideItsSocket(t *testing.T) *balancer {
 // documentedBalancer starts a HAProxy with the configuration of docs/production.md, for other addresses.
 func documentedBalancer(t *testing.T, address string, replicas []string) *balancer {
 	t.Helper()
-	blocks := codeBlocks(t, filepath.Join(root, "docs/production.md"), "haproxy")
+	blocks := docs.Code(t, "docs/production.md", "haproxy")
 	if len(blocks) != 1 {
 		t.Fatalf("docs/production.md has %d configurations", len(blocks))
 	}
@@ -409,8 +409,8 @@ func (c *caller) hangUp() {
 func TestTheDocumentedBalancerIsValid(t *testing.T) {
 	t.Parallel()
 	found := 0
-	for _, page := range pages(t) {
-		for _, config := range codeBlocks(t, filepath.Join(root, page), "haproxy") {
+	for _, page := range docs.Pages(t) {
+		for _, config := range docs.Code(t, page, "haproxy") {
 			found++
 			file := filepath.Join(t.TempDir(), "haproxy.cfg")
 			must(t, os.WriteFile(file, []byte(config), 0o600))

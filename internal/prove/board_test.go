@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 
+	"punctual/internal/docs"
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
@@ -15,7 +15,6 @@ import (
 // Prometheus itself answers each query of the board that operators import into Grafana, and each page that a panel
 // links to is there.
 func TestEachPanelOfTheBoardShowsSomething(t *testing.T) {
-	exhaustive(t, "it starts Prometheus, and waits for rates")
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	r := serve(t, dsn)
 	w.Script("/fails", Answer{Status: 410})
@@ -32,7 +31,7 @@ func TestEachPanelOfTheBoardShowsSomething(t *testing.T) {
 			Targets []struct{ Expr string }
 		}
 	}
-	must(t, json.Unmarshal([]byte(readFile(t, filepath.Join(root, "docs/deploy/grafana/punctual.json"))), &board))
+	must(t, json.Unmarshal([]byte(docs.Read(t, "docs/deploy/grafana/punctual.json")), &board))
 	queries := 0
 	for _, panel := range board.Panels {
 		for _, target := range panel.Targets {

@@ -14,7 +14,6 @@ import (
 // A replica may die before it writes the end of a run that triggers another, when it has written the other run, and
 // after the commit. The other job runs all the same, and is triggered once.
 func TestAKillAtTheEndOfARunThatTriggersLosesNothing(t *testing.T) {
-	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	for _, at := range []struct {
 		point failpoint.Point
@@ -60,7 +59,6 @@ func TestAKillAtTheEndOfARunThatTriggersLosesNothing(t *testing.T) {
 
 // The figure is for people: how long it takes from the end of a run to the request that it triggers.
 func TestAChainOfFiftyJobsOnAnIdleReplica(t *testing.T) {
-	exhaustive(t, "measures")
 	t.Parallel()
 	const jobs = 50
 	dsn, w := pgtest.DSN(t), newWitness(t)

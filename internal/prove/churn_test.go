@@ -18,7 +18,6 @@ const newestClaims = `
 // A stop in the middle of a claim must not cost the run an attempt. A committed claim is sent or given back; the other
 // replicas never find it lost. Jobs with a single attempt would otherwise die unsent.
 func TestReplicasStoppedWhileTheyClaimLoseNoAttempt(t *testing.T) {
-	exhaustive(t, "takes half a minute")
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	steady, conn := serve(t, dsn), connect(t, dsn)

@@ -10,7 +10,6 @@ import (
 )
 
 func TestADatabaseCrashLosesNothing(t *testing.T) {
-	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	server, w := pgtest.NewServer(t, privatepg.Config{}), newWitness(t)
 	dsn := pgtest.Database(t, server)

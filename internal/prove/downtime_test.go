@@ -17,7 +17,6 @@ import (
 // After six hours without a replica, ten thousand jobs catch up as their policies say. They do so at a pace that leaves
 // room for jobs that are due now.
 func TestSixHoursOfDowntime(t *testing.T) {
-	exhaustive(t, "takes half a minute")
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	const (

@@ -64,7 +64,6 @@ func fannedOut(t testing.TB, dsn string, w *Witness, e events.Emitted, within ti
 
 // A replica may die between any two steps of a fan-out. Another one does the rest, and repeats nothing.
 func TestAKillAtAnyStepOfAFanOutLosesNothing(t *testing.T) {
-	exhaustive(t, "takes half a minute")
 	t.Parallel()
 	for _, point := range fanOutPoints() {
 		for _, nth := range []int{1, 2} {
@@ -94,7 +93,6 @@ func fanOutPoints() []failpoint.Point {
 // Ten thousand jobs have subscribed to an event. One of two replicas is killed in the middle. A second event does not
 // wait for the first, and the transactions stay small.
 func TestAnEventOfTenThousandSubscribers(t *testing.T) {
-	exhaustive(t, "takes a minute")
 	t.Parallel()
 	const subscribers = 10_000
 	dsn, w := pgtest.DSN(t), newWitness(t)

@@ -40,7 +40,6 @@ func lagging(t *testing.T) (primary, standby *privatepg.Server, between *pgtest.
 }
 
 func TestASynchronousFailoverLosesNothing(t *testing.T) {
-	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	primary, w := pgtest.NewServer(t, privatepg.Config{}), newWitness(t)
 	dsn := pgtest.Doomed(t, primary)
@@ -77,7 +76,6 @@ func TestASynchronousFailoverLosesNothing(t *testing.T) {
 }
 
 func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
-	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	w := newWitness(t)
 	primary, standby, proxy, dsn := lagging(t)
@@ -128,7 +126,6 @@ func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
 // An asynchronous failover loses the newest version of a job. The next edit gives its number to another definition, and
 // that is the one to send.
 func TestAfterAFailoverNoLostDefinitionIsSent(t *testing.T) {
-	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	w := newWitness(t)
 	primary, standby, proxy, dsn := lagging(t)

@@ -27,7 +27,6 @@ func fatal(t testing.TB, dsn string, point failpoint.Point, nth int, how string)
 // A replica may die between any two steps. The test kills one at every step, early and when more is in flight, and not
 // at random. Another replica must then do the rest, and nothing may be lost, doubled or stuck.
 func TestAKillAtAnyStepLosesNothing(t *testing.T) {
-	exhaustive(t, "takes minutes")
 	t.Parallel()
 	var cases sync.WaitGroup
 	busy := make(chan struct{}, 9) // each case mostly waits until heartbeats count as lost
@@ -130,7 +129,6 @@ func patiently(jobs []process.JobSpec) []process.JobSpec {
 
 // A request that says that its run is late is on record as late, although the replica that has sent it dies.
 func TestALateRunOfAKilledReplicaIsOnRecordAsLate(t *testing.T) {
-	exhaustive(t, "waits until a replica counts as lost")
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	victim := fatal(t, dsn, failpoint.SendWritten, 1, "kill")
@@ -155,7 +153,6 @@ func TestALateRunOfAKilledReplicaIsOnRecordAsLate(t *testing.T) {
 
 // A replica that freezes inside the transaction of its claim keeps its locks until Postgres ends the transaction.
 func TestAReplicaFrozenInItsClaimHoldsNobodyUp(t *testing.T) {
-	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	scriptMix(w)

@@ -19,7 +19,6 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 		"tables": fillTables, "write-ahead log": fillWAL,
 	} {
 		t.Run(name, func(t *testing.T) {
-			exhaustive(t, "takes a quarter of a minute")
 			t.Parallel()
 			disk, w := pgtest.NewDisk(t), newWitness(t)
 			server := pgtest.NewServer(t, privatepg.Config{Env: disk.Env})

@@ -131,7 +131,6 @@ func TestAFailingPathHoldsBackNothingElse(t *testing.T) {
 // Runs to an unreachable host wait for as long as their backoffs could have taken, and then die. Every view and API
 // says that they wait, and other jobs are not affected.
 func TestRunsOfAHostThatCannotBeReachedDieInTime(t *testing.T) {
-	exhaustive(t, "takes a minute")
 	t.Parallel()
 	for name, host := range map[string]func(t *testing.T) string{
 		"it refuses connections":    func(t *testing.T) string { return newDeadPort(t).addr },
@@ -246,7 +245,6 @@ func (b *beside) looksHeld(name, held string) {
 // Many one-shots call a host that is down and comes back. None is lost, none dies before its time, and they do not all
 // hit the host at once.
 func TestAHostThatComesBackIsNotKnockedDown(t *testing.T) {
-	exhaustive(t, "waits for probes of a breaker and for a recovery")
 	t.Parallel()
 	const runs = 1000
 	b, dead := newBeside(t), newDeadPort(t)
@@ -285,7 +283,6 @@ func TestAHostThatComesBackIsNotKnockedDown(t *testing.T) {
 // Requests that hang on one path of a host that otherwise answers take a quarter of the worker slots. The runs of that
 // path end by their own timeouts and backoffs.
 func TestAPathThatHangsTakesAQuarterOfTheSlots(t *testing.T) {
-	exhaustive(t, "waits for timeouts")
 	t.Parallel()
 	b := newBeside(t)
 	b.w.Cycle("/hangs", Answer{Hang: true})

@@ -24,7 +24,6 @@ type heldUp struct {
 
 // What held up hundreds of jobs is one message to each recipient, with all jobs in it, when it is over. It says why.
 func TestWhatHeldUpManyJobsIsOneMessage(t *testing.T) {
-	exhaustive(t, "takes two minutes")
 	t.Parallel()
 	freezes := func(scope string) func(t *testing.T, h *heldUp) {
 		return func(t *testing.T, h *heldUp) {

@@ -53,7 +53,6 @@ func busywork(t testing.TB, a *client.Client, w *Witness, n int, failure Answer)
 }
 
 func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
-	exhaustive(t, "takes half a minute")
 	const most, n = 7, 300
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	conn := connect(t, dsn)
@@ -86,7 +85,6 @@ func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
 }
 
 func TestThreeReplicasNeverStartMoreASecondThanATenantMay(t *testing.T) {
-	exhaustive(t, "takes half a minute")
 	const perSecond, n = 15, 120 // less than a busy machine manages without a limit
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	conn := connect(t, dsn)
@@ -122,7 +120,6 @@ func TestThreeReplicasNeverStartMoreASecondThanATenantMay(t *testing.T) {
 
 // A tenant's work beyond its limits waits, and no other tenant's work does.
 func TestATenantThatIsHeldBackDelaysNobodyElse(t *testing.T) {
-	exhaustive(t, "takes a quarter of a minute")
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	conn := connect(t, dsn)
 	execute(t, conn, `INSERT INTO punctual.tenants (name, max_concurrent_runs) VALUES ('noisy', 2)`)

@@ -133,7 +133,6 @@ func TestAnOutcomeThatAFailoverLosesIsFound(t *testing.T) {
 		{"while the other run of its claim goes on", func(*oneClaim) {}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			exhaustive(t, "takes a quarter of a minute")
 			t.Parallel()
 			primary := pgtest.NewServer(t, privatepg.Config{})
 			dsn := pgtest.Doomed(t, primary)
@@ -151,7 +150,6 @@ func TestAnOutcomeThatAFailoverLosesIsFound(t *testing.T) {
 
 // With synchronous_commit = off, a crash loses commits that were acknowledged, and the timeline stays the same.
 func TestAnOutcomeThatACrashLosesIsFound(t *testing.T) {
-	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	server := pgtest.NewServer(t, privatepg.Config{})
 	dsn := pgtest.TCP(t, server, pgtest.Database(t, server))

@@ -57,7 +57,6 @@ func TestAPauseOfManyJobsOutlivesItsReplica(t *testing.T) {
 // Jobs of every overlap policy fire every second. Meanwhile some clients trigger, cancel and replay their runs, and one
 // pauses and resumes all of them. There must be no deadlock, no double and no wedge.
 func TestAllJobsArePausedAndResumedWhileEverybodyMeddles(t *testing.T) {
-	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}

@@ -21,7 +21,6 @@ import (
 // Slots of a thousand jobs with every overlap policy are due at once, three times over. Meanwhile eight clients
 // trigger, cancel and replay runs. There must be no deadlock, no double and no wedge.
 func TestAThousandSlotsAtOnceWhileEverybodyMeddles(t *testing.T) {
-	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}

@@ -27,7 +27,6 @@ const nextRelease = `
 
 // Schema N serves binaries N-1 and N. A migration under load makes no replica unready and no claim fail.
 func TestAMigrationUnderLoadFailsNoClaim(t *testing.T) {
-	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn)}

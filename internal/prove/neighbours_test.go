@@ -11,7 +11,6 @@ import (
 
 // A run that kills every replica that sends it must not be passed on until no replica is left.
 func TestARunThatKillsItsReplicasIsDeadAfterThree(t *testing.T) {
-	exhaustive(t, "takes as long as three heartbeats may stand still")
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	w.Script("/poison", Answer{Hang: true})

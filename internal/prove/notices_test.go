@@ -60,7 +60,6 @@ func told(format, url string, on ...string) map[string]any {
 // 600 one-shots behind a limit of 5 a second take 120 s. That they are late is one cause: it is told when it begins, in
 // a digest, and when it is over, and costs none of the starts that the limit allows.
 func TestABurstBehindALimitIsOneCause(t *testing.T) {
-	exhaustive(t, "takes five minutes")
 	t.Parallel()
 	const perSecond, n = 5, 600
 	dsn, w, pager, slack := pgtest.DSN(t), newWitness(t), newPager(t), newChannel(t, false)
@@ -169,9 +168,6 @@ func TestJobsThatFailAtOnceAreAllNamed(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{300, 10_000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			if n > 300 {
-				exhaustive(t, "takes minutes")
-			}
 			t.Parallel()
 			dsn, w, slack := pgtest.DSN(t), newWitness(t), newChannel(t, true)
 			conn := connect(t, dsn)

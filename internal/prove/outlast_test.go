@@ -12,7 +12,6 @@ import (
 // The patience of these jobs is shorter than the pauses between probes of their targets. All runs that are due after a
 // target's return succeed, and what died before it did not die unasked.
 func TestRunsOutlastATargetThatComesBack(t *testing.T) {
-	exhaustive(t, "a target is down for 40 s")
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn)}

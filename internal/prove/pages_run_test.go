@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/httpapi/client"
+	"punctual/internal/docs"
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
@@ -121,7 +122,7 @@ var walked = map[string]string{
 
 func runPages(t *testing.T, d *documented) {
 	ran := 0
-	for _, page := range pages(t) {
+	for _, page := range docs.Pages(t) {
 		if walked[page] == "" {
 			ran += d.runPage(t, page)
 		}
@@ -131,12 +132,12 @@ func runPages(t *testing.T, d *documented) {
 
 func (d *documented) runPage(t *testing.T, page string) (ran int) {
 	t.Helper()
-	var list []block
+	var list []docs.Block
 	migrates := false
-	for _, b := range blocks(t, page) {
-		if b.word == "sh" {
+	for _, b := range docs.Blocks(t, page) {
+		if b.Word == "sh" {
 			list = append(list, b)
-			migrates = migrates || strings.Contains(b.text, "punctual migrate")
+			migrates = migrates || strings.Contains(b.Text, "punctual migrate")
 		}
 	}
 	if len(list) == 0 {
@@ -149,13 +150,13 @@ func (d *documented) runPage(t *testing.T, page string) (ran int) {
 	sh := newShell(t)
 	for _, b := range list {
 		own := url != d.api.URL // the page has started a replica of its own
-		ofDatabase := own || withDatabase.MatchString(b.text)
-		if ofDatabase && d.dsn == "" || !own && d.dsn != "" && strings.Contains(b.text, devURL) {
+		ofDatabase := own || withDatabase.MatchString(b.Text)
+		if ofDatabase && d.dsn == "" || !own && d.dsn != "" && strings.Contains(b.Text, devURL) {
 			continue
 		}
-		b.text = strings.ReplaceAll(b.text, devURL, url)
+		b.Text = strings.ReplaceAll(b.Text, devURL, url)
 		given := map[string]string{"URL": url, "KEY": d.key, "DATABASE_URL": dsn, "RUN": d.run}
-		if withCallback.MatchString(b.text) {
+		if withCallback.MatchString(b.Text) {
 			given["CALLBACK"], given["TOKEN"] = d.accepted(t)
 		}
 		sh.give(t, given)
@@ -182,17 +183,17 @@ func sqlOfThePages(t *testing.T, dsn string) {
 	reader, owner := asSuperuser(t, connect(t, dsn).Config().Database), asSuperuser(t, quiet)
 	execute(t, reader, `SET ROLE punctual_reader; SET default_transaction_read_only = on`)
 	queries, empty := 0, 0
-	for _, page := range pages(t) {
-		for _, b := range blocks(t, page) {
+	for _, page := range docs.Pages(t) {
+		for _, b := range docs.Blocks(t, page) {
 			switch {
-			case b.word != "sql":
-			case changing.MatchString(b.text):
+			case b.Word != "sql":
+			case changing.MatchString(b.Text):
 				change(t, owner, quiet, b)
 			default:
 				queries++
-				results, err := reader.PgConn().Exec(t.Context(), b.text).ReadAll()
+				results, err := reader.PgConn().Exec(t.Context(), b.Text).ReadAll()
 				if err != nil {
-					t.Errorf("%s: %v\n%s", b, err, b.text)
+					t.Errorf("%s: %v\n%s", b, err, b.Text)
 				} else if !slices.ContainsFunc(results, func(r *pgconn.Result) bool { return len(r.Rows) > 0 }) {
 					empty++
 					t.Logf("%s: found nothing", b)
@@ -215,12 +216,12 @@ var statementEnd = regexp.MustCompile(`;[ \t]*(?:--.*)?\n`)
 
 // change runs the statements of a block on roles and a database with the names of pages. What they create may be there
 // already.
-func change(t *testing.T, conn *pgx.Conn, database string, b block) {
+func change(t *testing.T, conn *pgx.Conn, database string, b docs.Block) {
 	t.Helper()
 	tx, err := conn.Begin(t.Context())
 	must(t, err)
 	defer func() { _ = tx.Rollback(t.Context()) }()
-	text := regexp.MustCompile(`\bDATABASE app\b`).ReplaceAllString(b.text, "DATABASE "+database)
+	text := regexp.MustCompile(`\bDATABASE app\b`).ReplaceAllString(b.Text, "DATABASE "+database)
 	for _, statement := range slices.Concat([]string{"CREATE ROLE punctual", "CREATE ROLE alice"},
 		statementEnd.Split(text, -1)) {
 		_, err := tx.Exec(t.Context(), "SAVEPOINT before")

@@ -8,19 +8,20 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/internal/docs"
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
 
 const (
-	receivingPage = "../../docs/receiving.md"
-	migratePage   = "../../docs/migrate.md"
+	receivingPage = "docs/receiving.md"
+	migratePage   = "docs/migrate.md"
 )
 
 // program starts the program that a page has in a language, on a free port, and returns its URL.
 func program(t *testing.T, page, language string, env []string, args ...string) (p *process.Process, url string) {
 	t.Helper()
-	found := codeBlocks(t, page, language)
+	found := docs.Code(t, page, language)
 	if len(found) != 1 {
 		t.Fatalf("%s has %d programs in %s", page, len(found), language)
 	}
@@ -113,11 +114,11 @@ func TestTheReceiversOfTheDocsCheckSignatures(t *testing.T) {
 // the given secret.
 func signedByHand(t *testing.T, secret string) (script string) {
 	t.Helper()
-	calls := codeBlocks(t, receivingPage, "console")
+	calls := docs.Code(t, receivingPage, "console")
 	if len(calls) != 1 {
 		t.Fatalf("the page has %d calls with curl", len(calls))
 	}
-	for _, block := range codeBlocks(t, receivingPage, "sh") {
+	for _, block := range docs.Code(t, receivingPage, "sh") {
 		if strings.Contains(block, "sign() {") {
 			script = block + "SECRET=" + secret + "\n" + calls[0]
 		}
@@ -152,7 +153,7 @@ func TestTheWrappersOfTheDocsRunACommand(t *testing.T) {
 // The statements of docs/receiving.md let each message in once, and no attempt after a later one.
 func TestTheFenceOfTheDocsHolds(t *testing.T) {
 	t.Parallel()
-	blocks := codeBlocks(t, receivingPage, "sql")
+	blocks := docs.Code(t, receivingPage, "sql")
 	if len(blocks) != 1 {
 		t.Fatalf("the page has %d blocks of SQL", len(blocks))
 	}

@@ -2,6 +2,7 @@ package prove
 
 import (
 	"context"
+	"flag"
 	"io"
 	"net/http"
 	"os"
@@ -17,18 +18,26 @@ import (
 	"punctual/internal/process"
 )
 
+// core is one test for each promise of docs/guarantees.md, in the order of its table. `make test` runs these, as -short
+// does unless -run names others. `make prove` runs all.
+var core = []string{
+	"TestThreeReplicasRunEachSlotExactlyOnce",
+	"TestRollingRestartLosesNothingAndSendsNothingTwice",
+	"TestFailedAttemptsEndAsTheyShould",
+	"TestAFrozenReplicaIsFencedOff",
+	"TestStepsOfTheDatabasesClockFireNothingEarlyOrTwice",
+	"TestAKilledReplicaIsTakenOver",
+	"TestAcknowledgedWritesSurviveACrash",
+}
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if run := flag.Lookup("test.run").Value; testing.Short() && run.String() == "" {
+		_ = run.Set("^(" + strings.Join(core, "|") + ")$") // a string flag takes any value
+	}
 	code := m.Run()
 	RemoveBinaries()
 	os.Exit(code)
-}
-
-// exhaustive begins a test that `make test` leaves out and `make prove` runs, because its fault takes long.
-func exhaustive(t testing.TB, why string) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("runs in `make prove` only: " + why)
-	}
 }
 
 func must(t testing.TB, err error) {
@@ -76,8 +85,8 @@ func pass(t testing.TB, d time.Duration) {
 	}
 }
 
-// binary returns the path of the real binary. It has the race detector in `make prove`, if this test has it. In
-// `make test` the packages' own tests have it, and replicas without it cost a third less.
+// binary returns the path of the real binary. In `make prove` it has the race detector, as this test has. In `make race`
+// the packages' own tests have it.
 func binary(t testing.TB) string {
 	t.Helper()
 	path, err := Build(t.Context(), Variant{Race: raceDetector && !testing.Short()})

@@ -13,7 +13,6 @@ import (
 )
 
 func TestTerminatedBackendsLoseNothing(t *testing.T) {
-	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn)}
@@ -74,7 +73,6 @@ func administer(t testing.TB, server *privatepg.Server, statements ...string) {
 }
 
 func TestAReadOnlyDatabaseLosesNothing(t *testing.T) {
-	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	server, w := pgtest.NewServer(t, privatepg.Config{}), newWitness(t)
 	dsn := pgtest.Database(t, server)

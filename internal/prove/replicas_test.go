@@ -81,7 +81,7 @@ func TestThreeReplicasRunEachSlotExactlyOnce(t *testing.T) {
 }
 
 func TestRollingRestartLosesNothingAndSendsNothingTwice(t *testing.T) {
-	exhaustive(t, "takes half a minute")
+	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}
 	var slow []Answer

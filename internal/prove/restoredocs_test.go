@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"punctual/internal/docs"
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
@@ -17,14 +18,14 @@ import (
 // before the last block.
 func TestRestoringADumpFiresNothing(t *testing.T) {
 	t.Parallel()
-	var steps []block
-	for _, b := range blocks(t, "docs/restore.md") {
-		if b.word == "sh" {
+	var steps []docs.Block
+	for _, b := range docs.Blocks(t, "docs/restore.md") {
+		if b.Word == "sh" {
 			steps = append(steps, b)
 		}
 	}
-	if len(steps) != 5 || !strings.HasPrefix(steps[2].text, "punctual serve ") ||
-		!strings.HasPrefix(steps[4].text, "punctual unfreeze ") {
+	if len(steps) != 5 || !strings.HasPrefix(steps[2].Text, "punctual serve ") ||
+		!strings.HasPrefix(steps[4].Text, "punctual unfreeze ") {
 		t.Fatalf("docs/restore.md has %d blocks of commands, or others than this test knows", len(steps))
 	}
 	production, w := pgtest.DSN(t), newWitness(t)

@@ -16,7 +16,6 @@ import (
 // The servers that most jobs call are reloaded, restarted and gone for a while under callbacks. Their own access logs
 // then agree with the attempts on record, run by run.
 func TestTheLogsOfRealServersAgreeWithTheAttemptsOnRecord(t *testing.T) {
-	exhaustive(t, "takes a minute")
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn)}

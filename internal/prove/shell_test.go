@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/internal/docs"
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
@@ -66,10 +67,10 @@ func (sh *shell) give(t *testing.T, variables map[string]string) {
 }
 
 // try runs a block to its end.
-func (sh *shell) try(b block) error {
-	at := b.line - 1 - strings.Count(lead, "\n")
+func (sh *shell) try(b docs.Block) error {
+	at := b.Line - 1 - strings.Count(lead, "\n")
 	file := filepath.Join(sh.dir, ".block")
-	if err := os.WriteFile(file, []byte(fmt.Sprintf(lead, at)+b.text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(fmt.Sprintf(lead, at)+b.Text), 0o600); err != nil {
 		return err
 	}
 	p, err := process.Launch("/bin/bash", sh.env, "-c", `cd "$HOME" && . ./.block`)
@@ -93,14 +94,14 @@ func (sh *shell) try(b block) error {
 var starting = regexp.MustCompile(`(?m)^punctual serve\b(?:.*\\\n)*.*\n\z`)
 
 // run runs a block. If its last command runs a replica, that replica is returned. It listens on a free port.
-func (sh *shell) run(t *testing.T, b block) (*process.Replica, error) {
+func (sh *shell) run(t *testing.T, b docs.Block) (*process.Replica, error) {
 	t.Helper()
-	at := starting.FindStringIndex(b.text)
+	at := starting.FindStringIndex(b.Text)
 	if at == nil {
 		return nil, sh.try(b)
 	}
-	command := b.text[at[0]:]
-	if b.text = b.text[:at[0]]; strings.TrimSpace(b.text) != "" {
+	command := b.Text[at[0]:]
+	if b.Text = b.Text[:at[0]]; strings.TrimSpace(b.Text) != "" {
 		if err := sh.try(b); err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"punctual/internal/docs"
 	"punctual/internal/pgtest"
 )
 
@@ -83,7 +84,7 @@ func TestRunsFromYourOwnTransactionThroughPgBouncer(t *testing.T) {
 	w.Script("/invoice", Answer{Hang: true, Status: 500})
 	run := call(`SELECT shop_jobs.trigger('invoice')::text`)
 	await(t, "the call", func() bool { return len(w.At("/invoice")) == 1 })
-	examples := codeBlocks(t, receivingPage, "text")
+	examples := docs.Code(t, receivingPage, "text")
 	if len(examples) != 1 {
 		t.Fatalf("the page has %d transactions of targets", len(examples))
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/internal/docs"
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
@@ -23,8 +24,8 @@ func TestRunsFromYourOwnTransaction(t *testing.T) {
 	conn := connect(t, dsn)
 	super := pgtest.Server(t).DSN(conn.Config().Database) // psql has none of the odd defaults of the role of tests
 	sh.give(t, map[string]string{"DATABASE_URL": super})
-	for _, b := range blocks(t, sqlPage) {
-		if b.word == "sh" {
+	for _, b := range docs.Blocks(t, sqlPage) {
+		if b.Word == "sh" {
 			must(t, sh.try(b))
 		}
 	}
@@ -35,13 +36,13 @@ func TestRunsFromYourOwnTransaction(t *testing.T) {
 	as, err := url.Parse(pgtest.TCP(t, pgtest.Server(t), dsn))
 	must(t, err)
 	as.User = url.UserPassword("shop", "secret")
-	modules, err := filepath.Abs(filepath.Join(root, "testdata/node-postgres/node_modules"))
+	modules, err := filepath.Abs(filepath.Join(docs.Root, "testdata/node-postgres/node_modules"))
 	must(t, err)
 	env := []string{"DATABASE_URL=" + as.String(), "NODE_PATH=" + modules}
 	owner := connect(t, super)
 	execute(t, owner, `DROP TRIGGER remind ON public.orders`)
 	for language, order := range map[string]int{"go": 44, "python": 45, "js": 46} {
-		found := codeBlocks(t, filepath.Join(root, sqlPage), language)
+		found := docs.Code(t, sqlPage, language)
 		if len(found) != 1 {
 			t.Fatalf("the page has %d programs in %s", len(found), language)
 		}

@@ -35,7 +35,6 @@ func diamond(name, url string, more process.JobSpec) process.JobSpec {
 // A replica may die between any two writes by which a workflow goes on. Another one does the rest: no step is left out,
 // and none is done twice.
 func TestADiamondSurvivesAKillAtEachStep(t *testing.T) {
-	exhaustive(t, "takes a minute")
 	t.Parallel()
 	points := []failpoint.Point{failpoint.ReadyCommitted, failpoint.FinishBegun, failpoint.FinishCommitted}
 	for _, point := range append(points, workflowPoints()...) {
@@ -72,7 +71,6 @@ func TestADiamondSurvivesAKillAtEachStep(t *testing.T) {
 
 // A replica may die while it writes a decision, or before it says that it did. The decision counts once all the same.
 func TestADecisionCountsOnceThoughItsReplicaDies(t *testing.T) {
-	exhaustive(t, "waits until a replica counts as lost")
 	t.Parallel()
 	for _, point := range []failpoint.Point{failpoint.CallbackLocked, failpoint.CallbackCommitted} {
 		t.Run(string(point), func(t *testing.T) {
@@ -119,7 +117,6 @@ func workflowPoints() []failpoint.Point {
 
 // The figure is for people: how long it takes from the end of a step to the request of the next.
 func TestAChainOfFiftyStepsOnAnIdleReplica(t *testing.T) {
-	exhaustive(t, "measures")
 	t.Parallel()
 	const steps = 50
 	dsn, w := pgtest.DSN(t), newWitness(t)

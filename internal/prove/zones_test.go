@@ -27,7 +27,6 @@ const (
 // While replicas with older time zone data are replaced by one with newer data, no slot is lost or doubled. In the end
 // every next slot is by the newer data, whichever replica computed it.
 func TestZoneDataThatChangesUnderLoad(t *testing.T) {
-	exhaustive(t, "waits for up to a minute until slots are computed again")
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	conn := connect(t, dsn)

@@ -11,7 +11,6 @@ import (
 
 // Whatever defaults a role and a database have, all commands, jobs, calls and pages work.
 func TestEverythingWorksWhateverTheDatabasesDefaults(t *testing.T) {
-	exhaustive(t, "most of it is true of every test: see pgtest")
 	t.Parallel()
 	dsn, super := pgtest.Zoo(t)
 	w := newWitness(t)

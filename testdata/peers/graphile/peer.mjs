@@ -1,4 +1,4 @@
-// Works the jobs of punctual bench with graphile-worker. ../README.md has the protocol and the settings.
+// Works the jobs of make bench with graphile-worker. ../README.md has the protocol and the settings.
 import { makeWorkerUtils, parseCronItems, run, Logger } from 'graphile-worker'
 import * as undici from 'undici'
 import { due, options, payload, poster, version } from '../peer.mjs'

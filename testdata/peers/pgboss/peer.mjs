@@ -1,4 +1,4 @@
-// Works the jobs of punctual bench with pg-boss. ../README.md has the protocol and the settings.
+// Works the jobs of make bench with pg-boss. ../README.md has the protocol and the settings.
 import { PgBoss } from 'pg-boss'
 import * as undici from 'undici'
 import { due, options, payload, poster, version } from '../peer.mjs'

@@ -1,4 +1,4 @@
-// Command peer works the jobs of `punctual bench` with River. ../README.md has the protocol and the settings. It is a
+// Command peer works the jobs of `make bench` with River. ../README.md has the protocol and the settings. It is a
 // module of its own, so that Punctual's module does not depend on River.
 package main
 

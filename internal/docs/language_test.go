@@ -1,4 +1,4 @@
-package prove
+package docs
 
 import (
 	"fmt"
@@ -72,20 +72,20 @@ func TestTheLanguage(t *testing.T) {
 			t.Errorf("%s: %s", at, wrong)
 		}
 	}
-	for _, page := range pages(t) {
+	for _, page := range Pages(t) {
 		if page != "docs/STYLE.md" {
-			checkLines(strings.ReplaceAll(withoutCode(t, filepath.Join(root, page)), "`anybody`", ""), page, check)
+			checkLines(strings.ReplaceAll(withoutCode(t, page), "`anybody`", ""), page, check)
 		}
 	}
 	for _, dir := range []string{".", "httpapi", "scheduler", "store", "internal/command", "internal/server"} {
-		must(t, filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
-			name, _ := filepath.Rel(root, path)
+		must(t, filepath.WalkDir(filepath.Join(Root, dir), func(path string, d fs.DirEntry, err error) error {
+			name, _ := filepath.Rel(Root, path)
 			switch {
 			case err != nil:
-			case d.IsDir() && (d.Name() == "node_modules" || dir == "." && path != filepath.Join(root, dir)):
+			case d.IsDir() && (d.Name() == "node_modules" || dir == "." && path != filepath.Join(Root, dir)):
 				return fs.SkipDir
 			case strings.HasSuffix(path, ".html"):
-				checkLines(markup.ReplaceAllString(readFile(t, path), " "), name, check)
+				checkLines(markup.ReplaceAllString(Read(t, name), " "), name, check)
 			case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
 				checkStrings(t, path, name, check)
 			}

@@ -1,6 +1,7 @@
-package prove
+package docs
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,15 +18,12 @@ var (
 
 // Every link of the pages leads to a file or a directory that exists, and to a heading of the page that it names.
 func TestLinksOfThePagesLeadSomewhere(t *testing.T) {
-	all := pages(t)
-	readmes, err := filepath.Glob(filepath.Join(root, "testdata/*/README.md"))
+	all := Pages(t)
+	readmes, err := fs.Glob(os.DirFS(Root), "testdata/*/README.md")
 	must(t, err)
-	for _, path := range append(readmes, filepath.Join(root, "internal/prove/README.md")) {
-		all = append(all, strings.TrimPrefix(path, root+"/"))
-	}
+	all = append(append(all, readmes...), "internal/prove/README.md")
 	links := 0
 	for _, page := range all {
-		page = filepath.Join(root, page)
 		for _, link := range pageLink.FindAllStringSubmatch(withoutCode(t, page), -1) {
 			to, name := link[1], link[2]
 			if strings.Contains(to, ":") { // an address elsewhere
@@ -36,7 +34,7 @@ func TestLinksOfThePagesLeadSomewhere(t *testing.T) {
 			if to != "" {
 				target = filepath.Join(filepath.Dir(page), to)
 			}
-			if _, err := os.Stat(target); err != nil {
+			if _, err := os.Stat(filepath.Join(Root, target)); err != nil {
 				t.Errorf("%s: %s: %v", page, link[0], err)
 				continue
 			}
@@ -64,7 +62,7 @@ func headings(t *testing.T, page string) map[string]bool {
 // withoutCode returns the text of a page with empty lines in place of its blocks of code.
 func withoutCode(t *testing.T, page string) string {
 	t.Helper()
-	return fence.ReplaceAllStringFunc(readFile(t, page), func(block string) string {
+	return fence.ReplaceAllStringFunc(Read(t, page), func(block string) string {
 		return strings.Repeat("\n", strings.Count(block, "\n"))
 	})
 }

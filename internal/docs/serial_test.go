@@ -1,4 +1,4 @@
-package prove
+package docs
 
 import (
 	"go/ast"
@@ -37,18 +37,18 @@ func goesBeside(t *testing.T, files []string) (found []string) {
 // store and of the loops race for that with the detector.
 func TestNothingRunsBesideATestWithoutTheRaceDetector(t *testing.T) {
 	t.Parallel()
-	list := regexp.MustCompile(`(?m)^SERIAL := \$\(patsubst %,punctual/%,(.+)\)$`).FindStringSubmatch(readFile(t, "../../Makefile"))
+	list := regexp.MustCompile(`(?m)^SERIAL := \$\(patsubst %,punctual/%,(.+)\)$`).FindStringSubmatch(Read(t, "Makefile"))
 	if list == nil {
 		t.Fatal("the Makefile names no packages")
 	}
 	for name := range strings.FieldsSeq(list[1]) {
-		files, err := filepath.Glob(filepath.Join("../..", name, "*.go"))
+		files, err := filepath.Glob(filepath.Join(Root, name, "*.go"))
 		must(t, err)
 		if found := goesBeside(t, files); len(files) == 0 || found != nil {
 			t.Errorf("%s: of %d files, these start a goroutine: %q", name, len(files), found)
 		}
 	}
-	if goesBeside(t, []string{"replicas_test.go", "witness.go"}) == nil {
+	if goesBeside(t, []string{"../prove/replicas_test.go", "../prove/witness.go"}) == nil {
 		t.Error("no goroutine is seen where there are some")
 	}
 }

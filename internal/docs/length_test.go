@@ -1,7 +1,8 @@
-package prove
+package docs
 
 import (
-	"path/filepath"
+	"io/fs"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ func TestPagesStayShort(t *testing.T) {
 		"quickstart.md": 500, "sql-transactions.md": 560, "concepts.md": 700, "schedules.md": 1100, "receiving.md": 1200, "migrate.md": 900,
 		"compare.md": 400, "faq.md": 400, "upgrading.md": 450, "performance.md": 900, "security/*.md": 650, "internals/*.md": 800,
 	} {
-		pages, err := filepath.Glob(filepath.Join("../../docs", pattern))
+		pages, err := fs.Glob(os.DirFS(Root), "docs/"+pattern)
 		must(t, err)
 		if len(pages) == 0 {
 			t.Errorf("there is no docs/%s", pattern)

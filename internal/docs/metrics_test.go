@@ -1,8 +1,8 @@
-package prove
+package docs
 
 import (
 	"io/fs"
-	"path/filepath"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,19 +21,19 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	const reference = "docs/reference/metrics.md"
 	declared, told := map[string]bool{}, map[string]bool{}
 	for _, dir := range []string{"httpapi", "scheduler", "store", "internal/server"} {
-		must(t, filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
+		must(t, fs.WalkDir(os.DirFS(Root), dir, func(path string, _ fs.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
-				for _, m := range declaredMetric.FindAllStringSubmatch(readFile(t, path), -1) {
+				for _, m := range declaredMetric.FindAllStringSubmatch(Read(t, path), -1) {
 					declared[m[1]] = true
 				}
 			}
 			return err
 		}))
 	}
-	if !slices.Contains(pages(t), reference) {
+	if !slices.Contains(Pages(t), reference) {
 		return // the page is still to be written
 	}
-	page := readFile(t, filepath.Join(root, reference))
+	page := Read(t, reference)
 	for _, name := range namedMetric.FindAllString(page, -1) {
 		told[seriesEnd.ReplaceAllString(name, "")] = true
 	}

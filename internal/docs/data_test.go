@@ -1,10 +1,9 @@
-package prove
+package docs
 
 import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,17 +16,17 @@ import (
 func TestTheDataOfThePagesIsThatOfTheAPI(t *testing.T) {
 	t.Parallel()
 	schemas := readSchemas(t)
-	for _, page := range pages(t) {
-		for _, b := range blocks(t, page) {
+	for _, page := range Pages(t) {
+		for _, b := range Blocks(t, page) {
 			var wrong []string
-			switch b.word {
+			switch b.Word {
 			case "json":
-				wrong = schemas.wrongJSON(b.text)
+				wrong = schemas.wrongJSON(b.Text)
 			case "yaml":
-				wrong = schemas.wrongYAML(b.text)
+				wrong = schemas.wrongYAML(b.Text)
 			}
 			if len(wrong) > 0 {
-				t.Errorf("%s: %s\n%s", b, strings.Join(wrong, "; "), b.text)
+				t.Errorf("%s: %s\n%s", b, strings.Join(wrong, "; "), b.Text)
 			}
 		}
 	}
@@ -66,7 +65,7 @@ func readSchemas(t *testing.T) schemas {
 	var document struct {
 		Components struct{ Schemas schemas }
 	}
-	must(t, json.Unmarshal([]byte(readFile(t, filepath.Join(root, "testdata/openapi.json"))), &document))
+	must(t, json.Unmarshal([]byte(Read(t, "testdata/openapi.json")), &document))
 	return document.Components.Schemas
 }
 

@@ -1,8 +1,10 @@
-package prove
+package migrations_test
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
 )
@@ -12,10 +14,24 @@ import (
 const ours = `c.relnamespace = 'punctual'::regnamespace AND c.relkind IN ('r', 'p', 'v')
 	AND c.relname NOT LIKE 'goose%' AND NOT c.relispartition`
 
+// texts returns the values of a query for any number of rows with one column.
+func texts(t *testing.T, conn *pgx.Conn, sql string) []string {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
 func TestSchemaExplainsItself(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, pgtest.DSN(t))
-	if n := len(queryAll[string](t, conn, `SELECT relname::text FROM pg_class c WHERE `+ours)); n < 15 {
+	if n := len(texts(t, conn, `SELECT relname::text FROM pg_class c WHERE `+ours)); n < 15 {
 		t.Fatalf("only %d tables and views were looked at", n)
 	}
 	for what, sql := range map[string]string{
@@ -39,7 +55,7 @@ func TestSchemaExplainsItself(t *testing.T) {
 			JOIN pg_class c ON c.oid = k.conrelid
 			WHERE ` + ours + ` AND k.contype = 'c' AND (k.conname LIKE c.relname || '%' AND k.conname ~ '_check[0-9]*$')`,
 	} {
-		if found := queryAll[string](t, conn, sql); len(found) > 0 {
+		if found := texts(t, conn, sql); len(found) > 0 {
 			t.Errorf("%s: %s", what, strings.Join(found, ", "))
 		}
 	}
@@ -48,7 +64,7 @@ func TestSchemaExplainsItself(t *testing.T) {
 func TestCommentsAreSentences(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, pgtest.DSN(t))
-	for _, comment := range queryAll[string](t, conn, `
+	for _, comment := range texts(t, conn, `
 		SELECT d.description
 		FROM pg_description d
 		JOIN pg_class c ON c.oid = d.objoid AND d.classoid = 'pg_class'::regclass
