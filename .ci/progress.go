@@ -62,7 +62,16 @@ func main() {
 		verbose: slices.Contains(args, "-v"), began: time.Now(), spoke: time.Now(),
 		running: map[test]time.Time{}, output: map[test][]string{},
 	}
+	run, err := os.MkdirTemp("", "punctual-run-") // test processes share a cluster in it: internal/pgtest/run.go
+	if err == nil {
+		err = os.Chmod(run, 0o755) // for the user of Postgres
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), "PUNCTUAL_TEST_RUN="+run)
 	cmd.Stderr = os.Stderr
 	lines, err := cmd.StdoutPipe()
 	if err == nil {
@@ -75,6 +84,7 @@ func main() {
 	}
 	p.follow(bufio.NewReader(lines))
 	err = cmd.Wait()
+	_ = os.RemoveAll(run)
 	p.summary()
 	if err != nil || p.failed+p.failedPackages > 0 {
 		os.Exit(1)

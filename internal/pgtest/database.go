@@ -39,10 +39,6 @@ func Clone(t testing.TB) string {
 // clone creates a database as a copy of the migrated one.
 func clone(t testing.TB, server *privatepg.Server, name string) {
 	t.Helper()
-	template.Do(func() {
-		migrate(t, server, create(t, server, migrated, ""))
-		remember(t, server)
-	})
 	// Postgres copies files in half the time that it takes to copy page by page.
 	create(t, server, name, "TEMPLATE "+migrated+" STRATEGY file_copy")
 }
@@ -67,22 +63,33 @@ func Doomed(t testing.TB, server *privatepg.Server) string {
 	return migrate(t, server, create(t, server, next(), ""))
 }
 
+// prepare makes the migrated database on a server.
+func prepare(t testing.TB, server *privatepg.Server) {
+	t.Helper()
+	migrate(t, server, create(t, server, migrated, ""))
+	remember(t, server)
+}
+
 // owner is the role of tests, and migrated the database that those of DSN are copies of.
 const owner, migrated = "test", "migrated"
 
 var (
-	template  sync.Once
 	owners    sync.Map // a *sync.Once for each server that has the owner, by its directory
 	databases atomic.Int64
 )
 
 func next() string { return fmt.Sprint("test_", databases.Add(1)) }
 
+// ownerOnce is done when a server has the role of tests.
+func ownerOnce(server *privatepg.Server) *sync.Once {
+	once, _ := owners.LoadOrStore(server.Dir(), new(sync.Once))
+	return once.(*sync.Once)
+}
+
 // create creates a database and returns its DSN.
 func create(t testing.TB, server *privatepg.Server, name, how string) string {
 	t.Helper()
-	once, _ := owners.LoadOrStore(server.Dir(), new(sync.Once))
-	once.(*sync.Once).Do(func() {
+	ownerOnce(server).Do(func() {
 		execute(t, server, "postgres", `CREATE ROLE `+owner+` LOGIN CREATEROLE PASSWORD 'test'`) // the password is for TCP
 		settle(t, server)
 	})

@@ -1,8 +1,8 @@
 // Package pgtest gives tests a real Postgres.
 //
 // Most tests need only DSN: a migrated database of their own. It is cloned from a template, or an earlier test has
-// handed it on: see recycle.go. Its server is started by the test process on first use, which takes about a second. The
-// tests of the process share it and may run in parallel. The server trades durability for speed, and does not vacuum or
+// handed it on: see recycle.go. Its server is started by the test process on first use: see run.go. The tests
+// of the process share it and may run in parallel. The server trades durability for speed, and does not vacuum or
 // analyse anything by itself. NewServer starts one that does, and is durable, for tests that crash or restart Postgres.
 //
 // The role of tests has odd defaults: see zoo.go. So whatever passes works whatever the defaults of a role are.
@@ -14,6 +14,7 @@ package pgtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -26,20 +27,51 @@ import (
 	"punctual/internal/privatepg"
 )
 
-var shared = sync.OnceValues(func() (*privatepg.Server, error) {
-	// What autovacuum does would depend on how long tests take, and the template would change while it is cloned.
-	return start(context.Background(), privatepg.Config{Fast: true, Settings: map[string]string{"autovacuum": "off"}})
-})
+// quiet are settings of the shared server. What autovacuum does would depend on how long tests take, and the template
+// would change while it is cloned.
+var quiet = map[string]string{"autovacuum": "off"}
+
+// shared is the server that the tests of this process share.
+var shared struct {
+	once   sync.Once
+	server *privatepg.Server
+	err    error
+}
 
 // Server returns the server that the tests of this process share. It also listens on TCP. Tests must not stop, restart
 // or reconfigure it.
 func Server(t testing.TB) *privatepg.Server {
 	t.Helper()
-	s, err := shared()
-	if err != nil {
-		t.Fatalf("start Postgres for the tests: %v", err)
+	shared.once.Do(func() {
+		shared.err = errors.New("another test has failed to")
+		shared.server, shared.err = startShared(t)
+	})
+	if shared.err != nil {
+		t.Fatalf("start Postgres for the tests: %v", shared.err)
 	}
-	return s
+	return shared.server
+}
+
+// startShared starts the shared server. It has the migrated database.
+func startShared(t testing.TB) (*privatepg.Server, error) {
+	t.Helper()
+	cfg, err := forTests(privatepg.Config{Fast: true, Settings: quiet})
+	if err != nil {
+		return nil, err
+	}
+	copied, err := runCluster(t, cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	server, err := privatepg.Start(context.Background(), cfg)
+	switch {
+	case err != nil:
+	case copied:
+		ownerOnce(server).Do(func() {}) // it came with the copy
+	default:
+		prepare(t, server)
+	}
+	return server, err
 }
 
 // NewServer starts a server for this test alone, which the test may crash and restart. It is as durable as in

@@ -63,7 +63,7 @@ func (c Fixture) Until(what, sql string, args ...any) {
 	Until(c.T, c.DB.Callers, what, sql, args...)
 }
 
-// Until repeats a query until its answer is true.
+// Until repeats a query until its answer is true: less often the longer it takes, because other tests need the processor.
 func Until(t testing.TB, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, what, sql string, args ...any,
@@ -71,9 +71,16 @@ func Until(t testing.TB, db interface {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
-	for yes := false; !yes; {
+	for yes, began := false, time.Now(); ; {
 		if err := db.QueryRow(ctx, sql, args...).Scan(&yes); err != nil {
 			t.Fatalf("waiting for %s: %v", what, err)
+		}
+		if yes {
+			return
+		}
+		select {
+		case <-time.After(min(time.Millisecond+time.Since(began)/10, 50*time.Millisecond)):
+		case <-ctx.Done(): // the next query says so
 		}
 	}
 }

@@ -79,6 +79,7 @@ func setAnOutcomeAside(c Replica) met {
 // there is nothing left to do. A slot that is due has its run before its job is paused, changed or deleted: as long as
 // the run cannot be written, neither is done.
 func TestWhatIsSetAsideMeetsAllThatIsDoneToItsJob(t *testing.T) {
+	t.Parallel()
 	pause := func(m met) error {
 		_, err := m.Jobs.PauseJob(m.T.Context(), m.Tenant, "job", "", nil)
 		return err

@@ -57,6 +57,7 @@ func wantAside(c Replica, kind string, item uuid.UUID) {
 }
 
 func TestASlotThatFailsKeepsNoOtherFromBeingClaimed(t *testing.T) {
+	t.Parallel()
 	for name, how := range refusals {
 		t.Run(name, func(t *testing.T) {
 			c := NewReplica(t)
@@ -82,6 +83,7 @@ func TestASlotThatFailsKeepsNoOtherFromBeingClaimed(t *testing.T) {
 
 // On a machine on which each statement takes 3 s, nothing is at fault.
 func TestASlowMachineSetsNothingAside(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 2, 30} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			c := NewReplica(t)
@@ -106,6 +108,7 @@ func TestASlowMachineSetsNothingAside(t *testing.T) {
 }
 
 func TestAWaitingRunThatFailsKeepsNoOtherFromBeingClaimed(t *testing.T) {
+	t.Parallel()
 	for name, how := range refusals {
 		t.Run(name, func(t *testing.T) {
 			c := NewReplica(t)
@@ -133,6 +136,7 @@ func TestAWaitingRunThatFailsKeepsNoOtherFromBeingClaimed(t *testing.T) {
 }
 
 func TestAnOutcomeThatFailsKeepsNoOtherFromBeingWritten(t *testing.T) {
+	t.Parallel()
 	for name, how := range refusals {
 		t.Run(name, func(t *testing.T) {
 			c := NewReplica(t)
@@ -242,6 +246,7 @@ func TestOneOutcomeMoreThanCanBeSetAsideKeepsNoOtherFromBeingWritten(t *testing.
 }
 
 func TestARunOfALostReplicaThatFailsKeepsNoOtherFromBeingTakenOver(t *testing.T) {
+	t.Parallel()
 	for name, how := range refusals {
 		t.Run(name, func(t *testing.T) {
 			c := NewReplica(t)

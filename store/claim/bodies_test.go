@@ -13,6 +13,7 @@ import (
 // A hundred runs with the largest bodies would be 25 MB in one claim, whether each has its own or one event has caused
 // them all.
 func TestAClaimIsBoundedByTheBytesOfItsBodies(t *testing.T) {
+	t.Parallel()
 	const large, runs, most = 250 << 10, 60, 4 * mebibyte
 	body := `{"x":"` + strings.Repeat("x", large) + `"}`
 	for name, make := range map[string]func(c Replica){

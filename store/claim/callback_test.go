@@ -201,6 +201,7 @@ func TestATokenOfAnAttemptThatAFailoverHasUndone(t *testing.T) {
 }
 
 func TestCancelOfWorkThatGoesOn(t *testing.T) {
+	t.Parallel()
 	cancelled := func(t *testing.T) (Replica, domain.Assignment) {
 		c := NewReplica(t)
 		a := c.Accepted("a", Forbid)

@@ -101,6 +101,7 @@ func (m *missedSlots) inOrder(what string, slots ...time.Time) {
 // Under fire_all missed slots run one at a time, the oldest first, whatever the policy of overlap and whichever replica
 // claims. An edit of the schedule makes runs of all of them at once. (They arrived as 50, 20, 30, 40, 10.)
 func TestMissedSlotsComeInOrder(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []domain.ConcurrencyPolicy{
 		domain.PolicyAllow, domain.PolicyQueue, domain.PolicyForbid, domain.PolicyWait, domain.PolicyReplace,
 	} {
@@ -124,6 +125,7 @@ func ofTheWeek(o *history.VerifyOptions) { o.From = o.To.AddDate(0, 0, -7) }
 
 // Whatever becomes of a missed slot's run or of its job, the next one waits for its end and comes in order.
 func TestMissedSlotsStayInOrder(t *testing.T) {
+	t.Parallel()
 	again := func(with func(domain.Assignment) domain.Outcome) func(*missedSlots, domain.Assignment) []time.Time {
 		return func(m *missedSlots, first domain.Assignment) []time.Time {
 			m.Finish(with(first))

@@ -12,6 +12,7 @@ import (
 
 // A slot was due five minutes ago, and is missed. Each case plants the facts as they would be on record by now.
 func TestAMissedSlotSaysWhy(t *testing.T) {
+	t.Parallel()
 	served := func(c Replica, queue, since, until string) {
 		c.Exec(`INSERT INTO punctual.service_periods (queue, since, until, survived)
 			SELECT id, now() - $2::interval, now() - $3::interval, false FROM punctual.queues WHERE name = $1`,

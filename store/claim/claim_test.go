@@ -227,6 +227,7 @@ func TestPrioritiesThenDueTimesDecideWhoComesFirst(t *testing.T) {
 }
 
 func TestClaimsNeverTakeMoreThanTheirQuota(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		quota int
@@ -327,6 +328,7 @@ func TestForeignKeyChecksDoNotHideADueJob(t *testing.T) {
 }
 
 func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		options []Option
@@ -438,6 +440,7 @@ func TestABrokenDefinitionIsPutOffAndBlocksNobody(t *testing.T) {
 
 // A partition is missing for a one-shot that was paused for weeks, and in a database whose maintenance failed for days.
 func TestAClaimMakesThePartitionItNeeds(t *testing.T) {
+	t.Parallel()
 	for name, ago := range map[string]time.Duration{"of today": 0, "of weeks ago": 40 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			c := NewReplica(t)
@@ -482,6 +485,7 @@ func TestForbidNeverRunsTwice(t *testing.T) {
 }
 
 func TestFreshGatesCountAsFree(t *testing.T) {
+	t.Parallel()
 	for name, sql := range map[string]string{
 		"when the active run is over":    `UPDATE punctual.runs SET status = 'dead', finished_at = now() WHERE job_id = $1`,
 		"when the active run is missing": `UPDATE punctual.exclusive SET active_run = gen_random_uuid() WHERE job_id = $1`,
@@ -631,6 +635,7 @@ func TestAGateThatIsLockedIsSoonLookedAtAgain(t *testing.T) {
 
 // Runs that wait at one gate, such as catch-up runs that an edit made ready, start one at a time, oldest first.
 func TestClaimReadyStartsTheOldestOfAGate(t *testing.T) {
+	t.Parallel()
 	for name, slots := range map[string]int{"with slots for all": 10, "with one slot": 1} {
 		t.Run(name, func(t *testing.T) {
 			c := NewReplica(t)

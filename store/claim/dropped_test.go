@@ -13,6 +13,7 @@ import (
 // A dated run was accepted long before its claim, so under forbid and wait it waits for its turn, however often another
 // run comes first. (A change that came while a run worked was never sent.)
 func TestDatedRunsWaitForTheirTurn(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []domain.ConcurrencyPolicy{domain.PolicyForbid, domain.PolicyWait} {
 		t.Run(string(policy), func(t *testing.T) {
 			c := NewReplica(t)
@@ -59,6 +60,7 @@ func TestDatedRunsThatAreDueTogetherAreBounded(t *testing.T) {
 // Work that somebody has asked for and that other runs of the job keep from running is told of and counted. Slots are
 // no such work. (Of twelve runs of events nine were skipped, and no message said so.)
 func TestDroppedWorkIsTold(t *testing.T) {
+	t.Parallel()
 	told := Notify(Hook, domain.EventDropped)
 	for name, of := range map[string]struct {
 		policy domain.ConcurrencyPolicy

@@ -25,6 +25,7 @@ func byTenant(b domain.Batch) map[int32]int {
 }
 
 func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
+	t.Parallel()
 	for name, older := range map[string]bool{"what is due now": false, "backlog": true} {
 		t.Run(name, func(t *testing.T) {
 			c := NewReplica(t)

@@ -16,6 +16,7 @@ import (
 )
 
 func TestFinish(t *testing.T) {
+	t.Parallel()
 	timedOut := func(a domain.Assignment) domain.Outcome {
 		o := Failed(a)
 		o.HTTPStatus, o.Reason = 0, domain.ReasonTimeout
@@ -186,6 +187,7 @@ func TestADeadLetterHasWhatAReplayNeeds(t *testing.T) {
 }
 
 func TestASupersededOutcomeChangesNothing(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]Ending{
 		"a success": Succeeded, "a failure": Failed, "a burial": Buried,
 		"one given back": GivenBack, "an expiry": Expired,
@@ -268,6 +270,7 @@ func TestFinishStoresWhateverTheTargetSaid(t *testing.T) {
 }
 
 func TestAGateIsFreedExactlyWhenItsRunIsOver(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		end  Ending

@@ -160,6 +160,7 @@ func TestALimitOfOneLetsNoSecondRequestOfARunWork(t *testing.T) {
 // A retry, a run that was given back and one whose target works on after a 202 keep their limits. A lost replica's are
 // taken over with its runs.
 func TestARunHoldsItsLimitsUntilItEnds(t *testing.T) {
+	t.Parallel()
 	async := func(d *domain.Definition) { d.Completion = domain.CompleteAsync }
 	for name, goesOn := range map[string]func(c Replica, a domain.Assignment){
 		"retry":      func(c Replica, a domain.Assignment) { c.Finish(Failed(a)) },
@@ -311,6 +312,7 @@ func TestRunsOfAJobInAQueue(t *testing.T) {
 
 // Runs that no caller waits for, as those of events and chains, are skipped where as many wait as may.
 func TestEventsAndChainsMakeNoMoreRunsThanMayWaitInAQueue(t *testing.T) {
+	t.Parallel()
 	for name, make4 := range map[string]func(c Replica){
 		"event": func(c Replica) {
 			for range 4 {

@@ -15,6 +15,7 @@ import (
 
 // A stranger has locked a row of one run: its outcome is left, all other outcomes are written.
 func TestALockedRowHoldsUpTheOutcomeOfItsOwnRunOnly(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		rows   string // the rows to lock; $1 is the job
 		wait   bool   // another run waits at the gate
@@ -151,6 +152,7 @@ func TestALockedRunThatASlotWouldReplaceHoldsUpThatSlotOnly(t *testing.T) {
 }
 
 func TestALockedTenantDrawsNothingAndOthersDo(t *testing.T) {
+	t.Parallel()
 	for _, rows := range []string{
 		`tenant_usage WHERE tenant = $1`, `allowances WHERE tenant = $1`, `tenants WHERE id = $1`,
 	} {

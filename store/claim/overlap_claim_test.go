@@ -23,6 +23,7 @@ import (
 
 // A slot is claimed between a trigger and the claim of its run, which the trigger could not know.
 func TestTheClaimDecidesAboutARunThatAnotherOneHasOvertaken(t *testing.T) {
+	t.Parallel()
 	for policy, want := range map[domain.ConcurrencyPolicy]struct{ slot, run, then string }{
 		domain.PolicyAllow:   {"running", "running", "running"},
 		domain.PolicyForbid:  {"running", "skipped overlap", "skipped overlap"},
@@ -59,6 +60,7 @@ func TestTheClaimDecidesAboutARunThatAnotherOneHasOvertaken(t *testing.T) {
 
 // Many runs are entered at once, as a transaction that has not asked may do.
 func TestOneClaimDecidesAboutManyRunsOfAJob(t *testing.T) {
+	t.Parallel()
 	for policy, want := range map[domain.ConcurrencyPolicy][]string{
 		domain.PolicyForbid:  {"running", "skipped overlap", "skipped overlap", "skipped overlap"},
 		domain.PolicyWait:    {"running", "pending", "skipped overlap", "skipped overlap"},
@@ -138,6 +140,7 @@ func enter(c Fixture, job jobs.Record, n int) (ids []uuid.UUID) {
 // overlap never do, every run ends, and no transaction deadlocks. RUNS=2500 makes 10,000 rounds of claims and finishes
 // race with 7,500 triggers and 2,500 edits under each policy.
 func TestWhateverComesTogetherNoTwoRunsOverlap(t *testing.T) {
+	t.Parallel()
 	times := 30
 	if testing.Short() {
 		times = 3

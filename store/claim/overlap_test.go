@@ -29,6 +29,7 @@ func slot(c Replica, job uuid.UUID, hoursAgo int) domain.Batch {
 }
 
 func TestAPolicyHoldsFromTheNextSlotOnWhateverIsInFlight(t *testing.T) {
+	t.Parallel()
 	t.Run("forbid", func(t *testing.T) {
 		c := NewReplica(t)
 		job := c.Create("job", patient)
@@ -154,6 +155,7 @@ func TestAJobThatMayOverlapAgainIsNotHeldUpInOperations(t *testing.T) {
 }
 
 func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
+	t.Parallel()
 	for _, k := range []struct {
 		policy domain.ConcurrencyPolicy
 		want   []string
@@ -206,6 +208,7 @@ func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 
 // Every kind of edit settles the slots that are due.
 func TestSlotsThatAnEditSettlesObeyThePolicy(t *testing.T) {
+	t.Parallel()
 	for policy, want := range map[domain.ConcurrencyPolicy][]string{
 		domain.PolicyAllow: {"schedule running", "schedule running", "schedule running", "schedule running"},
 		domain.PolicyForbid: {
@@ -242,6 +245,7 @@ func TestSlotsThatAnEditSettlesObeyThePolicy(t *testing.T) {
 }
 
 func TestARunThatHasExpiredWhileItWaitedBlocksNobody(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"a slot", "a trigger", "an edit"} {
 		t.Run(how, func(t *testing.T) {
 			c := NewReplica(t)

@@ -76,7 +76,8 @@ func TestAClaimThatPostgresEndsIsMadeAgainWithMoreTime(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				for !ended {
-					if err := db.Callers.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)`,
+					if err := db.Callers.QueryRow(ctx, `
+						SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1) FROM pg_sleep(0.05)`,
 						conn.PgConn().PID()).Scan(&ended); err != nil {
 						t.Fatalf("waiting for Postgres to end the transaction: %v", err)
 					}

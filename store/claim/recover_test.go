@@ -32,6 +32,7 @@ func TestARecoveryOverASlowNetworkIsDoneAgainWithMoreTime(t *testing.T) {
 }
 
 func TestRecover(t *testing.T) {
+	t.Parallel()
 	t.Run("runs of a lost replica are ready at once, and their late outcome changes nothing", func(t *testing.T) {
 		c := NewFixture(t)
 		c.Create("a", Forbid)

@@ -113,6 +113,7 @@ func TestASuccessorComesBeforeWhatElseOfItsTenantWaits(t *testing.T) {
 // While frozen, neither a trigger replaces the run in flight, nor an edit that settles a slot which came meanwhile. Of
 // their runs the newest starts after that.
 func TestWhileFrozenNoRunInFlightIsReplaced(t *testing.T) {
+	t.Parallel()
 	for whose, freeze := range map[string]string{
 		"deployment": `UPDATE punctual.deployment SET frozen_at = now(), frozen_by = 'test', frozen_reason = 'asked'`,
 		"tenant":     `UPDATE punctual.tenants SET frozen_at = now(), frozen_by = 'test'`,

@@ -60,6 +60,7 @@ func TestAWorkflowGoesThroughItsSteps(t *testing.T) {
 }
 
 func TestHowAWorkflowEnds(t *testing.T) {
+	t.Parallel()
 	for name, with := range map[string]struct {
 		do          func(c Replica, a domain.Assignment, steps map[string]domain.Assignment)
 		state, runs string
@@ -371,6 +372,7 @@ func referenceEnds(list []domain.Step, fate map[string]domain.Status) string {
 }
 
 func TestVerifyFindsWorkflowsThatStandStill(t *testing.T) {
+	t.Parallel()
 	for want, harm := range map[string]string{
 		"it continues, but has no row in workflows: none of its steps will start": `DELETE FROM punctual.workflows`,
 		"its step b should have started": `WITH gone AS (DELETE FROM punctual.ready WHERE run_id IN (
@@ -479,6 +481,7 @@ func TestWorkflowsQueueAsAWhole(t *testing.T) {
 
 // The rate of a limit counts the starts of steps that take it, and neither the workflow's own run nor other steps.
 func TestVerifyCountsTheStartsOfStepsAtALimit(t *testing.T) {
+	t.Parallel()
 	for want, own := range map[int][]string{1: nil, 0: {}} { // the steps have the job's limit, or none
 		t.Run(fmt.Sprint(want), func(t *testing.T) {
 			c := NewReplica(t)

@@ -39,6 +39,7 @@ func TestExplainNamesTheBackfillThatMakesUpForAPause(t *testing.T) {
 }
 
 func TestExplainHasAWordForEverything(t *testing.T) {
+	t.Parallel()
 	blocker := uuid.MustParse("019ada4e-9c3b-7d52-a1c8-5be0f7d96a34")
 	type planted func(c Replica, job uuid.UUID, slots []time.Time) (at time.Time)
 	set := func(columns string, args ...any) planted {

@@ -14,6 +14,7 @@ import (
 // A one-shot whose instant is in the past keeps its nominal time. It fires at once, by the job's policies for late
 // slots, and explain and the other answers about that instant say so.
 func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name    string
 		ago     time.Duration

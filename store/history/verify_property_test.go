@@ -211,6 +211,7 @@ func (l *life) claimAll() {
 }
 
 func TestWhateverHappensToJobsVerifyExplainsIt(t *testing.T) {
+	t.Parallel()
 	seed, lives := uint64(1), uint64(8) // the same lives each time; SEED=… tries others
 	if testing.Short() {
 		lives = 1

@@ -11,6 +11,7 @@ import (
 
 // A skip may stand for what no schedule made. It must not be compared with slots.
 func TestVerifyExplainsSkipsThatStandForNoSlots(t *testing.T) {
+	t.Parallel()
 	dated := func(c Replica) {
 		c.Date("j", jobs.DateRequest{Key: "a", Delay: time.Hour})
 		c.Date("j", jobs.DateRequest{Key: "b", Delay: 2 * time.Hour})

@@ -18,6 +18,7 @@ import (
 )
 
 func TestVerifyNoticesEveryKindOfViolation(t *testing.T) {
+	t.Parallel()
 	remove := func(c Replica, job uuid.UUID, slots ...time.Time) {
 		for _, at := range slots {
 			c.Exec(`DELETE FROM punctual.runs WHERE id = $1`, domain.SlotRunID(job, at))
@@ -253,6 +254,7 @@ func TestVerifyWalksThroughPagesOfJobs(t *testing.T) {
 }
 
 func TestVerifyNoticesDatedRunsThatAreLeft(t *testing.T) {
+	t.Parallel()
 	ago := func(c Replica, what string) { // its job and all of its dated runs are from two hours ago
 		c.Exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '2 hours'`)
 		c.Exec(`UPDATE punctual.dated SET created_at = now() - interval '2 hours', due_at = now() - interval '1 hour',

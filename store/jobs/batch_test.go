@@ -15,6 +15,7 @@ import (
 )
 
 func TestCreateJobs(t *testing.T) {
+	t.Parallel()
 	past := time.Now().Add(-time.Minute)
 	t.Run("writes them in the order given", func(t *testing.T) {
 		c := NewFixture(t)

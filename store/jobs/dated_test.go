@@ -236,6 +236,7 @@ func TestDatedRunsOfADeletedJobBecomeOneSkip(t *testing.T) {
 
 // A caller's transaction locks no job, so a delete does not wait for it.
 func TestADatedRunThatIsCommittedAfterTheDeleteOfItsJobIsASkip(t *testing.T) {
+	t.Parallel()
 	for name, found := range map[string]struct {
 		delay string
 		by    func(c Replica)
@@ -320,6 +321,7 @@ func TestADatedRunWaitsInTheQueueThatItsJobHasNow(t *testing.T) {
 }
 
 func TestADatedRunThatIsTooLateIsMissed(t *testing.T) {
+	t.Parallel()
 	for policy, want := range map[domain.MissedPolicy]string{
 		domain.MissedSkip: "skipped missed", domain.MissedFireOnce: "running", domain.MissedFireAll: "running",
 	} {

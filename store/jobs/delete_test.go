@@ -16,6 +16,7 @@ import (
 )
 
 func TestDeleteJob(t *testing.T) {
+	t.Parallel()
 	t.Run("cancels the runs that wait and lets the running ones finish", func(t *testing.T) {
 		c := NewFixture(t)
 		job := c.Create("a", Forbid)
@@ -108,6 +109,7 @@ func TestNoTriggerOutlivesTheDeleteOfItsJob(t *testing.T) {
 }
 
 func TestTriggerJob(t *testing.T) {
+	t.Parallel()
 	t.Run("makes a run that waits, of active, paused and completed jobs", func(t *testing.T) {
 		c := NewFixture(t)
 		c.Create("active")

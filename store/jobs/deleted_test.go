@@ -18,6 +18,7 @@ const retried = "retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts
 
 // The request in flight may end in any way, and it is the last request of its run.
 func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
+	t.Parallel()
 	held := func(a domain.Assignment) domain.Outcome { return Hold(a, Down, a.Lease.ClaimedAt, time.Minute) }
 	for _, c := range []struct {
 		name string

@@ -35,6 +35,7 @@ func threeDays() forecast.Window {
 }
 
 func TestAForecastCountsTheSlotsOfActiveJobs(t *testing.T) {
+	t.Parallel()
 	EachExecMode(t, func(t *testing.T, c Fixture) {
 		from := threeDays().From
 		day := 24 * time.Hour

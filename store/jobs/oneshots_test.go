@@ -71,6 +71,7 @@ func TestTheClaimOfARecurringJobsLastSlotKeepsItsSchedule(t *testing.T) {
 
 // What a caller does with a completed one-shot does not depend on how it was completed.
 func TestACompletedOneShotIsAJobLikeOthers(t *testing.T) {
+	t.Parallel()
 	high := func(d *domain.Definition) { d.Priority = domain.PriorityHigh }
 	for name, does := range map[string]func(c Replica, a domain.Assignment){
 		"it shows when it was completed": func(c Replica, a domain.Assignment) {
@@ -140,6 +141,7 @@ func TestACompletedOneShotIsAJobLikeOthers(t *testing.T) {
 }
 
 func TestOneShotsThatWereClaimedAreForgottenAfterAWeek(t *testing.T) {
+	t.Parallel()
 	ended := func(c Replica, a domain.Assignment) { c.FinishAll([]domain.Assignment{a}) }
 	t.Run("each after seven days", func(t *testing.T) {
 		c := NewReplica(t)
@@ -333,6 +335,7 @@ func TestOneShotsAreClaimedWithTheirDefinitions(t *testing.T) {
 
 // What another transaction has locked of a completed one-shot holds up that job alone.
 func TestALockedOneShotHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
 	for name, lock := range map[string]string{
 		"that is forgotten": `SELECT FROM punctual.jobs WHERE id = $1 FOR UPDATE`,
 		"that is edited": `WITH shared AS (SELECT id FROM punctual.jobs WHERE id = $1 FOR KEY SHARE)

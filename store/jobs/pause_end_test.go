@@ -67,6 +67,7 @@ func wrong(c Fixture, from time.Time) (found []string) {
 // Slots before paused_until count as paused, however late a replica comes. Slots from then on are treated as after any
 // outage.
 func TestAPauseEndsWhenItSays(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name    string
 		job     []Option
@@ -111,6 +112,7 @@ func TestAPauseEndsWhenItSays(t *testing.T) {
 }
 
 func TestAOneShotOfAPauseThatIsOver(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		ago     time.Duration // since its slot was due; the pause ended an hour ago
 		history []string
@@ -164,6 +166,7 @@ func TestManyPausesEndAtOneInstant(t *testing.T) {
 
 // A job whose pause is over counts as active for every change, even if no replica has resumed it yet.
 func TestAPauseThatIsOverIsOverForWhoeverChangesTheJob(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		change  func(c Fixture) error
 		history []string

@@ -15,6 +15,7 @@ import (
 )
 
 func TestResumeAccountsForTheSlotsThatPassed(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name    string
 		job     []Option
@@ -87,6 +88,7 @@ func TestAOneShotDueWhilePausedKeepsTheIDOfItsSlot(t *testing.T) {
 }
 
 func TestAPausedJobThatIsMovedRecordsWhatPassed(t *testing.T) {
+	t.Parallel()
 	for name, kind := range map[string]Option{
 		"recurring": Every(time.Hour),
 		"one-shot":  Delay(time.Hour),
@@ -106,6 +108,7 @@ func TestAPausedJobThatIsMovedRecordsWhatPassed(t *testing.T) {
 }
 
 func TestPauseJob(t *testing.T) {
+	t.Parallel()
 	t.Run("what is due already runs", func(t *testing.T) {
 		c := NewFixture(t)
 		job := c.Create("a")

@@ -93,6 +93,7 @@ func TestAResumeSaysWhichSlotsPassedMeanwhile(t *testing.T) {
 
 // A pause that ends by itself says in its entry of the audit log which slots it swallowed, and so does a resume.
 func TestTheEntryOfAResumeSaysWhichSlotsPassed(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(c Fixture){
 		"the pause is over": func(c Fixture) {
 			c.Exec(`UPDATE punctual.jobs SET paused_until = now()`)

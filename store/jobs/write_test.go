@@ -115,6 +115,7 @@ func TestOfConcurrentPutsWithOneNameOneCreates(t *testing.T) {
 }
 
 func TestPutJob(t *testing.T) {
+	t.Parallel()
 	past := time.Now().Add(-time.Minute)
 	for _, test := range []struct {
 		name     string
@@ -341,6 +342,7 @@ func TestOfConcurrentEditsOfOneVersionOneWins(t *testing.T) {
 }
 
 func TestEditJob(t *testing.T) {
+	t.Parallel()
 	t.Run("the error of edit comes back and nothing is written", func(t *testing.T) {
 		c := NewFixture(t)
 		c.Create("a")
@@ -429,6 +431,7 @@ func TestEditJob(t *testing.T) {
 }
 
 func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name    string
 		job     []Option

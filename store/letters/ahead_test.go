@@ -30,6 +30,7 @@ func hours(c Fixture, name string, n, perSecond int) (job uuid.UUID, o letters.O
 }
 
 func TestWhatIsOrderedWaitsInItsOperation(t *testing.T) {
+	t.Parallel()
 	for name, order := range map[string]func(c Replica){
 		"backfill": func(c Replica) { hours(c.Fixture, "many", 200, 50) },
 		"replay": func(c Replica) {

@@ -216,6 +216,7 @@ func TestBackfillReachesNoFurtherThanTheHistoryOfAnOldJob(t *testing.T) {
 }
 
 func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
+	t.Parallel()
 	t.Run("slots that wait to be caught up with after an outage", func(t *testing.T) {
 		c := NewReplica(t)
 		job, slots := c.Lived("a", AllMissed)
@@ -302,6 +303,7 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 }
 
 func TestBackfillOfAJobThatMustNotOverlapGoesOneAtATimeOldestFirst(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []domain.ConcurrencyPolicy{
 		domain.PolicyForbid, domain.PolicyReplace, domain.PolicyWait,
 	} {
@@ -448,6 +450,7 @@ func TestBackfillLeavesOutWhatGrewTooOldMeanwhile(t *testing.T) {
 }
 
 func TestBackfillOfAJobThatChangesMeanwhile(t *testing.T) {
+	t.Parallel()
 	to := time.Now().Truncate(time.Hour)
 	r := letters.BackfillRequest{Job: "a", From: to.Add(-4 * time.Hour), To: to, MaxPerSecond: 4}
 	t.Run("an edit changes what is sent, and not for which slots", func(t *testing.T) {
@@ -507,6 +510,7 @@ func TestAKindOfOperationOfANewerVersionIsLeftAlone(t *testing.T) {
 }
 
 func TestBackfillWorksInEveryExecMode(t *testing.T) {
+	t.Parallel()
 	EachExecMode(t, func(t *testing.T, c Fixture) {
 		first := Began.Add(-2*time.Hour - 30*time.Minute) // one of the hourly slots: see definition
 		for i, options := range [][]Option{{}, {Forbid}} {

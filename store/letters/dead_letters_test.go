@@ -58,6 +58,7 @@ func TestReplayMakesANewRunOfADeadOne(t *testing.T) {
 }
 
 func TestReplayIsRefused(t *testing.T) {
+	t.Parallel()
 	state := func(c Fixture, dead uuid.UUID, want string) {
 		c.T.Helper()
 		_, err := c.For(c.Tenant).ReplayDeadLetter(c.T.Context(), dead, "")
@@ -142,6 +143,7 @@ func TestReplaysAtOnceMakeOneRun(t *testing.T) {
 }
 
 func TestReplaysOfAJobThatMustNotOverlap(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []domain.ConcurrencyPolicy{
 		domain.PolicyForbid, domain.PolicyReplace, domain.PolicyWait,
 	} {

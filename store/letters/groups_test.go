@@ -276,6 +276,7 @@ func TestAPageOfGroupsIsReadByIndex(t *testing.T) {
 }
 
 func TestGroupsWorkInEveryExecMode(t *testing.T) {
+	t.Parallel()
 	EachExecMode(t, func(t *testing.T, c Fixture) {
 		job := c.Create("a", Labelled("x", "y"))
 		c.Create("b", Labelled("x", "y"))

@@ -224,6 +224,7 @@ func TestChangesSelectWhatListsShow(t *testing.T) {
 
 // The jobs whose change another caller makes, prevents or no longer wants are left as they are.
 func TestJobsThatChangeBeforeTheirTurn(t *testing.T) {
+	t.Parallel()
 	for action, want := range map[jobs.Action]struct {
 		done, failed int
 		says         string
@@ -399,6 +400,7 @@ func wantEachChangedOnce(c Fixture, n int) {
 
 // What another transaction has locked of a job holds up that job alone.
 func TestALockedJobHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
 	for _, rows := range []string{
 		`schedules WHERE job_id = $1`, `exclusive WHERE job_id = $1`, `jobs WHERE id = $1`,
 	} {
@@ -441,6 +443,7 @@ func TestALockedOperationHoldsUpNoOther(t *testing.T) {
 }
 
 func TestOperationsOnJobsWorkInEveryExecMode(t *testing.T) {
+	t.Parallel()
 	EachExecMode(t, func(t *testing.T, c Fixture) {
 		c.Create("a", Labelled("team", "x"), Forbid, Described("text"))
 		filter := jobs.Filter{Queue: "default", Labels: OfTeam.Labels, NamePrefix: "a", Query: "tex"}

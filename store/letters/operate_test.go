@@ -74,6 +74,7 @@ func wantReplays(c Fixture, n int) {
 }
 
 func TestBulkReplay(t *testing.T) {
+	t.Parallel()
 	t.Run("replays what was open when it was asked for, and nothing that died later", func(t *testing.T) {
 		c := NewFixture(t)
 		c.Create("a")
@@ -363,6 +364,7 @@ func TestListOperationsPages(t *testing.T) {
 }
 
 func TestDeadLettersWorkInEveryExecMode(t *testing.T) {
+	t.Parallel()
 	EachExecMode(t, func(t *testing.T, c Fixture) {
 		ctx := t.Context()
 		job := c.Create("a", Forbid, Labelled("x", "y"))

@@ -23,6 +23,7 @@ import (
 )
 
 func TestEachEndOfARunTriggersWhatThenSays(t *testing.T) {
+	t.Parallel()
 	bury := func(c Replica, reason domain.Reason) {
 		o := Ended(c.Begun("load"), domain.Bury)
 		o.Reason = reason
@@ -169,6 +170,7 @@ func TestAChainIsToldWhyItLacksAResult(t *testing.T) {
 // A run that waits may hold limits, and its end may trigger others. The replica that ends it needs no heartbeat for
 // that.
 func TestACancelAsksForWhatFollows(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(c Replica, run uuid.UUID){
 		"cancelled": func(c Replica, run uuid.UUID) {
 			_, err := c.Runs.CancelRun(t.Context(), c.Tenant, run)

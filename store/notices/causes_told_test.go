@@ -121,6 +121,7 @@ func TestALimitThatMakesRunsLateIsToldOnceAndItsEndOnce(t *testing.T) {
 
 // What joins while a message about the same cause is under way is told five minutes after that message.
 func TestLateRunsThatComeDuringAMessageWait(t *testing.T) {
+	t.Parallel()
 	for name, limited := range map[string]bool{"a limit": true, "no cause": false} {
 		t.Run(name, func(t *testing.T) {
 			c := NewReplica(t)
@@ -145,6 +146,7 @@ func TestLateRunsThatComeDuringAMessageWait(t *testing.T) {
 
 // A message of a replica that stood still arrives after later ones. How things are is told again.
 func TestAMessageThatArrivesLateIsFollowedByTheTruth(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name         string
 		begin, after func(c Replica)
@@ -176,6 +178,7 @@ func TestAMessageThatArrivesLateIsFollowedByTheTruth(t *testing.T) {
 
 // What a recipient refuses to be told of a cause is given up, and its line is not looked at for ever.
 func TestARefusedMessageAboutACauseIsGivenUp(t *testing.T) {
+	t.Parallel()
 	for name, ends := range map[string]bool{"its begin": false, "its end": true} {
 		t.Run(name, func(t *testing.T) {
 			c := NewReplica(t)
@@ -201,6 +204,7 @@ func TestARefusedMessageAboutACauseIsGivenUp(t *testing.T) {
 
 // What is over when it is told is told once to people. Where it opens something, that is closed five minutes later.
 func TestAFreezeAndLateRunsWithoutACauseOpenAndClose(t *testing.T) {
+	t.Parallel()
 	for name, frozen := range map[string]bool{"a freeze": true, "no cause": false} {
 		t.Run(name, func(t *testing.T) {
 			c, world := withRecipients(t)
@@ -258,6 +262,7 @@ func TestAHostsIncidentEndsWhenTheHostIsWell(t *testing.T) {
 
 // The incident of a host goes on if the success of a job does not say that the host is well.
 func TestAHostIsNotWellBecauseAJobIs(t *testing.T) {
+	t.Parallel()
 	for name, happens := range map[string]func(c Replica){
 		"another job cannot reach it after that": func(c Replica) {
 			c.WellAgain("a")

@@ -27,6 +27,7 @@ func ends(c Fixture, want int) {
 
 // Trouble that nobody will tell the end of is over for its recipients, and they are told why.
 func TestTroubleThatNobodyEndsIsOver(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, says string
 		ends       int // of three recipients
@@ -148,6 +149,7 @@ func TestAJobsTroubleIsOneWhateverItsNameAndLabels(t *testing.T) {
 // The secrets of a deleted tenant stay until its recipients know that its trouble is over, for a day at most. So do
 // its lines.
 func TestADeletedTenantsRecipientsAreToldTheEnd(t *testing.T) {
+	t.Parallel()
 	for name, answers := range map[string]bool{"a recipient that takes it": true, "one that takes nothing": false} {
 		t.Run(name, func(t *testing.T) {
 			c := NewReplica(t)

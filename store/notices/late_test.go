@@ -11,6 +11,7 @@ import (
 // The last of a job's ended attempts decides whether it is well, whenever its outcome is written. An outcome waits
 // while another transaction has locked a row.
 func TestAnOutcomeThatIsWrittenLateDoesNotTurnAJob(t *testing.T) {
+	t.Parallel()
 	begin := func(t *testing.T) (c Replica, first, second domain.Assignment) {
 		c = NewReplica(t)
 		c.Create("job", Never, Notify(Hook, domain.EventFailing, domain.EventRecovered))

@@ -30,6 +30,7 @@ func wantNotices(c Fixture, want ...string) {
 }
 
 func TestWhatHappensIsNoted(t *testing.T) {
+	t.Parallel()
 	const first, death = "failing http_5xx 503 Service Unavailable", "dead http_5xx 503 Service Unavailable"
 	t.Run("a death", func(t *testing.T) {
 		c := NewReplica(t)

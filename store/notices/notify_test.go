@@ -121,6 +121,7 @@ func TestANoticeSaysWhatHappened(t *testing.T) {
 
 // A notice leads to where people read: to the pages, or to the API if there are none.
 func TestANoticeLinksToWhatItIsAbout(t *testing.T) {
+	t.Parallel()
 	for pages, want := range map[bool][2]string{
 		true: {"/jobs/job", "/runs/"}, false: {"/v1/jobs/job/runs", "/v1/runs/"},
 	} {
@@ -142,6 +143,7 @@ func TestANoticeLinksToWhatItIsAbout(t *testing.T) {
 }
 
 func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
+	t.Parallel()
 	t.Run("of what happened before it was changed", func(t *testing.T) {
 		c := NewReplica(t)
 		c.Create("job", Never, Notify("https://old.example/", domain.Events...))
@@ -253,6 +255,7 @@ func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 }
 
 func TestNoticesWorkInEveryExecMode(t *testing.T) {
+	t.Parallel()
 	EachExecMode(t, func(_ *testing.T, r Fixture) {
 		c := AsReplica(r)
 		c.Create("job", Never, Everything)

@@ -105,6 +105,7 @@ func crowd(c Replica, jobs ...uuid.UUID) {
 
 // The end is told to everybody, also to those who keep incidents, and however the slots stopped to be skipped.
 func TestTheEndOfSteadyOverlapsIsTold(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(Replica, uuid.UUID){
 		"the slots run": Replica.Clear,
 		"it is paused":  func(c Replica, _ uuid.UUID) { c.Pause("job") },

@@ -72,6 +72,7 @@ func pager(d *domain.Definition) {
 // The last word of a recipient is the truth for each job, whatever happens to messages on their way: refusals, lost
 // answers, replicas that are killed, and replicas that stood still and send when others have sent later messages.
 func TestTheLastWordIsTheTruth(t *testing.T) {
+	t.Parallel()
 	seeds, most := []uint64{1, 2, 3}, 170 // a thousand with those of all seeds and both recipients
 	if testing.Short() {
 		seeds, most = seeds[:1], 20

@@ -79,6 +79,7 @@ func TestASuccessInTimeCostsNothing(t *testing.T) {
 }
 
 func TestWhenAJobIsNotStale(t *testing.T) {
+	t.Parallel()
 	for name, arrange := range map[string]func(c Replica){
 		"while it is paused": func(c Replica) {
 			c.Create("job", HalfPast, within("26h"), Everything)

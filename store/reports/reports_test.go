@@ -221,6 +221,7 @@ func TestAResultThatCannotBeReadHoldsUpNoOtherRun(t *testing.T) {
 }
 
 func TestOfTwoReportsOneIsRefused(t *testing.T) {
+	t.Parallel()
 	t.Run("a second call waits for the first, and is refused once that has committed", func(t *testing.T) {
 		c := newReporter(t)
 		a := c.Manual("a", Forbid)
@@ -326,6 +327,7 @@ func TestAReportIsOfARunOfTheTenant(t *testing.T) {
 }
 
 func TestAReportedFailureIsRetriedAsOthersAre(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(reporter, domain.Assignment){
 		"told by the answer": func(c reporter, a domain.Assignment) { c.FinishAndRelease(Succeeded(a)) },
 		"told by a chore":    func(c reporter, _ domain.Assignment) { c.applyReports() },
@@ -354,6 +356,7 @@ func TestAReportedFailureIsRetriedAsOthersAre(t *testing.T) {
 }
 
 func TestACancelAndAReportExcludeEachOther(t *testing.T) {
+	t.Parallel()
 	t.Run("a cancel that comes first", func(t *testing.T) {
 		c := newReporter(t)
 		a := c.Manual("a", Forbid)
