@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,66 +98,6 @@ func defaultsOf(d domain.Definition) jobForm {
 	return written(byDefault)
 }
 
-// written fills the form with a definition, default or not.
-func written(d domain.Definition) jobForm {
-	f := jobForm{
-		"name": d.Name, "description": d.Description, "kind": string(d.Schedule.Kind()),
-		"cron": d.Schedule.Cron, "timezone": d.Schedule.Timezone, "every": d.Schedule.Every.String(),
-		"at": d.Schedule.At.String(), "delay": d.Schedule.Delay.String(),
-		"event": d.Schedule.Event, "filter": string(d.Schedule.Filter),
-		"url": d.Target.URL, "method": d.Target.Method, "headers": lines(d.Target.Headers, ": "),
-		"timeout": d.Timeout.String(), "queue": d.Queue, "labels": lines(d.Labels, "="),
-		"attempts": strings.TrimPrefix(strconv.Itoa(d.Retry.MaxAttempts), "0"), // empty: none is set
-		"pending":  strings.TrimPrefix(strconv.Itoa(d.MaxPendingRuns), "0"),
-		"limits":   strings.Join(d.Limits, "\n"), "concurrency": string(d.ConcurrencyPolicy),
-		"missed": string(d.Missed.Policy), "missed_concurrency": string(d.Missed.Concurrency),
-		"then": "", "steps": "", "body": "",
-	}
-	for _, l := range d.Then {
-		f["then"] = strings.TrimPrefix(f["then"]+"\n"+l.Job+" "+string(cmp.Or(l.When, domain.WhenSucceeded)), "\n")
-	}
-	if d.IsWorkflow() {
-		f["steps"] = indented(d.Steps)
-	}
-	if len(d.Target.Body) > 0 {
-		f["body"] = unquoted(json.RawMessage(indented(d.Target.Body))) // a text without its quotes
-	}
-	return f
-}
-
-func lines(values map[string]string, between string) string {
-	return strings.Join(pairsOf(values, between), "\n")
-}
-
-// formInputs are the fields of the form: their names, their labels, and their places in the body.
-var formInputs = []struct{ name, label, at string }{
-	{"name", "Name", "name"},
-	{"description", "Description", "description"},
-	{"labels", "Labels", "labels"},
-	{"kind", "Kind", ""},
-	{"cron", "Cron", "schedule.cron"},
-	{"timezone", "Time zone", "schedule.timezone"},
-	{"every", "Every", "schedule.every"},
-	{"at", "At", "schedule.at"},
-	{"delay", "Delay", "schedule.delay"},
-	{"event", "Event", "schedule.event"},
-	{"filter", "Filter", "schedule.filter"},
-	{"method", "Method", "target.method"},
-	{"url", "URL", "target.url"},
-	{"headers", "Headers", "target.headers"},
-	{"body", "Body", "target.body"},
-	{"steps", "Steps", "steps"},
-	{"timeout", "Timeout", "timeout"},
-	{"attempts", "Attempts, at most", "retry.max_attempts"},
-	{"concurrency", "While another run is active", "concurrency_policy"},
-	{"pending", "Runs that may wait", "max_pending_runs"},
-	{"limits", "Limits", "limits"},
-	{"then", "Then", "then"},
-	{"missed", "Missed slots", "missed.policy"},
-	{"missed_concurrency", "Missed slots of fire_all", "missed.concurrency"},
-	{"queue", "Queue", "queue"},
-}
-
 // readForm reads the form, field by field.
 func readForm(field func(name string) string) jobForm {
 	f := jobForm{}
@@ -179,68 +118,6 @@ func (f jobForm) tidy() jobForm {
 // Workflow reports whether the form has steps in place of a target, also if the visitor has emptied them.
 func (e editorView) Workflow() bool {
 	return e.Form["steps"] != "" || e.Job != nil && e.Job.IsWorkflow()
-}
-
-// patch returns what the form says, as a JSON Merge Patch: an emptied field is null, which restores the default.
-func (f jobForm) patch() map[string]any {
-	orNull := func(value string) any {
-		if value == "" {
-			return nil
-		}
-		return value
-	}
-	target := map[string]any{
-		"url": f["url"], "method": orNull(f["method"]), "headers": pairs(f["headers"], ":"), "body": nil,
-	}
-	if f["body"] != "" {
-		target["body"] = client.BodyOf([]byte(f["body"]))
-	}
-	number := func(value string) any {
-		if n, err := strconv.Atoi(value); err == nil {
-			return n
-		}
-		return orNull(value)
-	}
-	patch := map[string]any{
-		"name": f["name"], "description": orNull(f["description"]), "schedule": f.schedule(), "target": target,
-		"timeout": orNull(f["timeout"]), "retry": map[string]any{"max_attempts": number(f["attempts"])},
-		"queue": orNull(f["queue"]), "labels": pairs(f["labels"], "="),
-		"concurrency_policy": orNull(f["concurrency"]), "max_pending_runs": number(f["pending"]),
-		"limits": f.limits(), "then": f.then(),
-	}
-	missed := map[string]any{"policy": orNull(f["missed"]), "concurrency": orNull(f["missed_concurrency"])}
-	if patch["missed"] = missed; f["missed"] != string(domain.MissedFireAll) {
-		missed["concurrency"] = nil // only fire_all has it
-	}
-	if f["steps"] != "" {
-		delete(patch, "target")
-		patch["steps"] = client.BodyOf([]byte(f["steps"])) // a text that is no JSON is one that the API refuses
-	}
-	return patch
-}
-
-// limits returns the limits that the form names; nil: none.
-func (f jobForm) limits() any {
-	if names := strings.Fields(f["limits"]); len(names) > 0 {
-		return names
-	}
-	return nil
-}
-
-// then returns the jobs that the end of a run triggers, a line each, with the word that says when; nil: none.
-func (f jobForm) then() any {
-	var links []map[string]any
-	for line := range strings.Lines(f["then"]) {
-		if job, when, said := strings.Cut(strings.TrimSpace(line), " "); said {
-			links = append(links, map[string]any{"job": job, "when": strings.TrimSpace(when)})
-		} else if job != "" {
-			links = append(links, map[string]any{"job": job})
-		}
-	}
-	if links == nil {
-		return nil
-	}
-	return links
 }
 
 // schedule returns the schedule of the chosen kind; the fields of other kinds are null.
@@ -271,18 +148,6 @@ func (f jobForm) schedule() map[string]any {
 		}
 	}
 	return s
-}
-
-// pairs reads lines of names and values. A line without a value has an empty one, which the API judges.
-func pairs(text, between string) map[string]string {
-	all := map[string]string{}
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" {
-			name, value, _ := strings.Cut(line, between)
-			all[strings.TrimSpace(name)] = strings.TrimSpace(value)
-		}
-	}
-	return all
 }
 
 // withoutNulls drops what a new job leaves at its default.
