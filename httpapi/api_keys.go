@@ -19,6 +19,7 @@ func (s *server) keyRoutes() {
 	api.RegisterBody[KeyInput](s.api, api.Operation{
 		ID: "create-api-key", Route: "POST /v1/api-keys", Role: auth.RoleAdmin, Tag: tagTenants,
 		Summary: "Create an API key", Status: http.StatusCreated,
+		Asks: `{"name":"ci","role":"editor","expires_in":"720h"}`,
 		Description: "The response holds the key. It is not stored and cannot be read again. Callers cannot create a key " +
 			"with a higher role than their own. Only operators create keys with the role metrics. There is no Idempotency-Key " +
 			"here, because storing the response would store the key. If the response was lost, revoke the key and create " +
@@ -149,6 +150,9 @@ type oneKeyInput struct {
 }
 
 func (o oneKeyInput) Exists() error { return o.Key.exists() }
+
+// NotFound implements api.Named.
+func (oneKeyInput) NotFound() string { return "There is no API key with that id." }
 
 func (s *server) getKey(ctx context.Context, tenant int32, in *oneKeyInput) (*answer[tenants.Key], error) {
 	return show(s.Store.Tenants.GetKey(ctx, tenant, in.Key.id))

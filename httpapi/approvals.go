@@ -22,12 +22,20 @@ func (s *server) approvalRoutes() {
 		"decision counts: the answer to a later one is 409, and says who decided and when."
 	api.RegisterBody[NoteInput](s.api, api.Operation{
 		ID: "approve-run", Route: "POST /v1/runs/{run}/approve", Role: auth.RoleEditor, Tag: tagRuns,
-		Summary: "Approve a step", Errors: []int{409},
+		Summary: "Approve a step",
+		Conflict: stateConflict("Run 019ad964-3b80-8f20-b2c4-0a9d6e5f1b73 was approved by key deploy " +
+			"(019a3c5e-0000-7c3e-9a44-0c6d5f0e8b11) at 2026-12-01T15:20:11Z"),
+		Asks:        `{"note":"the numbers are right"}`,
+		Answers:     []string{exampleStep, exampleApproved},
 		Description: "The step succeeds. The steps that depend on it are sent who approved it, when and why. " + which,
 	}, api.Optional, s.decide(true))
 	api.RegisterBody[NoteInput](s.api, api.Operation{
 		ID: "reject-run", Route: "POST /v1/runs/{run}/reject", Role: auth.RoleEditor, Tag: tagRuns,
-		Summary: "Reject a step", Errors: []int{409}, Description: "The step is dead, with the reason rejected. " + which,
+		Summary:     "Reject a step",
+		Conflict:    stateConflict("No step of run 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 waits for approval"),
+		Asks:        `{"note":"wrong day"}`,
+		Answers:     []string{exampleStep, exampleRejected},
+		Description: "The step is dead, with the reason rejected. " + which,
 	}, api.Optional, s.decide(false))
 	api.Register(s.api, api.Operation{
 		ID: "get-approval", Route: "GET /v1/approvals/{run}", Open: true, Tag: tagRuns, Summary: "Get the step of a link",
@@ -36,7 +44,11 @@ func (s *server) approvalRoutes() {
 	}, s.getApproval)
 	api.RegisterBody[DecisionInput](s.api, api.Operation{
 		ID: "decide-approval", Route: "POST /v1/approvals/{run}", Open: true, Tag: tagRuns,
-		Summary: "Decide about the step of a link", Errors: []int{401, 404, 409},
+		Summary: "Decide about the step of a link", Errors: []int{401, 404},
+		Conflict: stateConflict("Run 019ad964-3b80-8f20-b2c4-0a9d6e5f1b73 was rejected by the link sent to " +
+			"ops@example.com at 2026-12-01T15:20:11Z: wrong day"),
+		Answers: []string{`{"status":"succeeded","until":null,
+			"decision":"approved by the link sent to Slack hooks.slack.com at 2026-12-01T08:20:11Z: looks good"}`},
 		Description: "Approves or rejects the step as the recipient of the notice, once.",
 	}, api.Optional, s.decideApproval)
 }

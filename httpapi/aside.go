@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -30,7 +31,9 @@ func (s *server) asideRoutes() {
 	}, s.retryAside)
 	api.Register(s.api, api.Operation{
 		ID: "drop-set-aside", Route: "DELETE " + one, Role: auth.RoleOperator, Tag: tagFleet,
-		Summary: "Give up what is set aside", Errors: []int{409},
+		Summary: "Give up what is set aside",
+		Conflict: fmt.Errorf("%w: pause, change or delete the job in place of dropping its slot, once the cause is mended",
+			store.ErrState),
 		Description: "A run or a workflow is cancelled. A run whose outcome cannot be written is dead, with the reason " +
 			"poison. An event makes no further runs, an operation fails, and notices are forgotten. The response is 409 for " +
 			"what its job decides: a slot, a pause, dated runs. Pause, change or delete the job.",
@@ -63,6 +66,9 @@ func (r AsideRef) Exists() error {
 	}
 	return nil
 }
+
+// NotFound implements api.Named.
+func (AsideRef) NotFound() string { return "Nothing of that kind and with that id is set aside." }
 
 func (r AsideRef) item() (aside.Kind, uuid.UUID) { return aside.Kind(r.Kind), uuid.MustParse(r.Item) }
 

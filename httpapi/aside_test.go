@@ -63,6 +63,7 @@ func TestOperatorsTryWhatIsSetAsideAgainOrGiveItUp(t *testing.T) {
 	if got := list(operator); len(got) != 0 {
 		t.Errorf("at last: %+v", got)
 	}
-	operator.do("POST", "/v1/set-aside/nothing/"+uuid.NewString()+"/retry", "").want(404)
+	operator.do("POST", "/v1/set-aside/nothing/"+uuid.NewString()+"/retry", "").want(404).
+		shows("Nothing of that kind and with that id is set aside.")
 	operator.do("DELETE", "/v1/set-aside/run/nothing", "").want(422)
 }

@@ -17,6 +17,7 @@ func (s *server) auditRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "list-audit-log", Route: "GET /v1/audit-log", Role: auth.RoleAdmin, Tag: tagAudit,
 		Summary: "List the audit log",
+		Past:    true,
 		Description: "Who changed what and when, and its state before and after. Newest first. All filters must match. " +
 			"Each change is written together with its entry or not at all, and entries are never changed. Runs that schedules " +
 			"start are not listed here: see the runs. Secrets are shown as ***. A page of large definitions ends before " +

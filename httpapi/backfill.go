@@ -19,6 +19,7 @@ func (s *server) backfillRoutes() {
 	api.RegisterBody[BackfillInput](s.api, api.Operation{
 		ID: "backfill-job", Route: "POST /v1/jobs/{job}/backfill", Role: auth.RoleEditor, Tag: tagJobs,
 		Summary: "Backfill a job's past slots", Status: http.StatusAccepted, Responses: started[BackfillCount](s.api),
+		Answers: []string{exampleOfJobs, exampleBackfill},
 		Description: "Starts an operation that creates a run for each slot in a range of time that has no run. It works in " +
 			"the background, oldest slots first. It covers slots that were skipped, and slots from before the job was " +
 			"created. The slots are those of the job's current schedule: at most 100,000, and no further back than runs are " +

@@ -7,6 +7,7 @@ import (
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -20,8 +21,11 @@ type BatchAnswer struct {
 func (s *server) batchRoutes() {
 	api.RegisterBody[BatchInput](s.api, api.Operation{
 		ID: "create-jobs", Route: "POST /v1/jobs/batch", Role: auth.RoleSubmitter, Tag: tagJobs,
-		Summary: "Create up to 1,000 jobs", Status: http.StatusCreated, MaxBody: maxBatchBody, Errors: []int{409},
+		Summary: "Create up to 1,000 jobs", Status: http.StatusCreated, MaxBody: maxBatchBody,
 		Responses: api.Rendered[BatchAnswer](s.api, http.StatusCreated),
+		Conflict:  jobs.ErrNameTaken,
+		Conflicts: []problem.Code{problem.CodeLimit},
+		Asks:      exampleBatch,
 		Description: "In one transaction: all jobs are written, or none. Errors give the index: " +
 			"body.jobs[3].schedule.cron. The response says for each job whether it was created, replaced, unchanged or " +
 			"skipped. A submitter creates one-shots only (at, delay), and replaces nothing.",

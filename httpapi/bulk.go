@@ -40,6 +40,7 @@ func (s *server) bulkRoutes() {
 		api.RegisterBody[BulkInput](s.api, api.Operation{
 			ID: string(kind.of) + "-dead-letters", Route: "POST /v1/dead-letters/" + string(kind.of), Role: auth.RoleEditor,
 			Tag: tagDeadLetters, Summary: kind.summary, Status: http.StatusAccepted, Responses: started[Matched](s.api),
+			Asks: exampleLetters, Answers: []string{`{"kind":"` + string(kind.of) + `"}`},
 			Description: "Selects the open dead letters that match at this moment, and starts an operation that " +
 				kind.does + " in the background, " + kind.max + ". " +
 				"It leaves out dead letters that another running operation has selected. With dry_run, the response is 200 with " +
@@ -48,7 +49,10 @@ func (s *server) bulkRoutes() {
 	}
 	api.Register(s.api, api.Operation{
 		ID: "get-operation", Route: "GET /v1/operations/{operation}", Role: auth.RoleViewer, Tag: tagOperations,
-		Summary:     "Get an operation",
+		Summary: "Get an operation",
+		Answers: []string{
+			`{"outcomes":{"runs":350,"succeeded":290,"dead":48,"unended":12,"success_rate":0.858}}`,
+		},
 		Description: "With its progress and, of a replay or backfill, with what became of the runs that it made so far.",
 	}, s.getOperation)
 	api.Register(s.api, api.Operation{
@@ -57,7 +61,9 @@ func (s *server) bulkRoutes() {
 	}, s.listOperations)
 	api.Register(s.api, api.Operation{
 		ID: "cancel-operation", Route: "POST /v1/operations/{operation}/cancel", Role: auth.RoleEditor, Tag: tagOperations,
-		Summary: "Cancel an operation", Errors: []int{409},
+		Summary:  "Cancel an operation",
+		Conflict: stateConflict("Operation 019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42 has ended as done"),
+		Answers:  []string{`{"state":"cancelled","finished_at":"2026-12-01T15:23:31.02Z"}`},
 		Description: "The operation stops where it is. Finished work stays done. The rest stays as it is: dead " +
 			"letters stay open, slots stay without a run, and jobs stay as they are. Repeating the request changes nothing.",
 	}, s.cancelOperation)
@@ -78,7 +84,7 @@ func orDry[Dry, Made any](a *api.API, found string) map[string]*huma.Response {
 
 // BulkInput is the body that asks for work on many dead letters.
 type BulkInput struct {
-	Filter       *DeadLetterSelection `json:"filter" doc:"Selects open dead letters. An empty object selects all of them."`
+	Filter       *DeadLetterSelection `json:"filter" nullable:"false" doc:"Selects open dead letters. An empty object selects all of them."`
 	LatestPerJob bool                 `json:"latest_per_job,omitempty" doc:"For each job, take only the selected dead letter with the newest slot. The others stay open." example:"true"`
 	MaxPerSecond *int                 `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" doc:"The most dead letters that it processes in a second. Absent: 50 for a replay, no limit for a resolve." example:"10"`
 	DryRun       bool                 `json:"dry_run,omitempty" doc:"Only count the dead letters; change nothing." example:"false"`
@@ -205,6 +211,9 @@ type operationRef struct {
 }
 
 func (o operationRef) Exists() error { return o.Operation.exists() }
+
+// NotFound implements api.Named.
+func (operationRef) NotFound() string { return "There is no operation with that id." }
 
 func (s *server) getOperation(ctx context.Context, tenant int32, in *operationRef) (*answer[letters.Operation], error) {
 	return show(s.Store.Letters.GetOperation(ctx, tenant, in.Operation.id))

@@ -19,23 +19,27 @@ import (
 
 func (s *server) bulkJobRoutes() {
 	registerMany[PauseJobsInput](s, jobs.PauseMany, "Pause many jobs",
+		`{"filter":{"state":"active","labels":{"team":"billing"}},"until":"2026-12-01T09:00:00Z","note":"the warehouse moves"}`,
 		"Jobs that are paused already stay as they are, with their own note and end. Completed jobs have no slot to pause, "+
 			"and are not selected.", s.pauseJobs)
 	registerMany[JobsInput](s, jobs.ResumeMany, "Resume many jobs",
+		`{"filter":{"state":"paused","labels":{"team":"billing"}},"note":"it has moved"}`,
 		"Slots that passed during a pause become one recorded skip, and a one-shot that was due fires now. Completed jobs "+
 			"are not selected.", s.changeJobs(jobs.ResumeMany))
 	registerMany[JobsInput](s, jobs.DeleteMany, "Delete many jobs",
+		`{"filter":{"name":"reminder-2025-","state":"completed"},"max_per_second":50}`,
 		"Each job's future slots stop and its pending runs are cancelled; the history stays.", s.changeJobs(jobs.DeleteMany))
 }
 
 // registerMany adds an operation on many jobs. does is the part of its description that is not the same for all.
 func registerMany[B, I any](
-	s *server, action jobs.Action, summary, does string,
+	s *server, action jobs.Action, summary, asks, does string,
 	handle func(context.Context, int32, *I) (*answered, error),
 ) {
 	api.RegisterBody[B](s.api, api.Operation{
 		ID: string(action) + "-jobs", Route: "POST /v1/jobs/" + string(action), Role: auth.RoleEditor, Tag: tagJobs,
 		Summary: summary, Status: http.StatusAccepted, Responses: started[Matched](s.api),
+		Asks: asks, Answers: []string{exampleOfJobs, `{"kind":"` + string(action) + `"}`},
 		Description: "Selects the jobs that match at this moment, and starts an operation that works on them in the " +
 			"background, oldest jobs first, as fast as possible unless max_per_second sets a limit. " + does +
 			" A job that no longer matches when its turn comes stays as it is and counts as failed. The audit log has an entry for each job " +
@@ -46,7 +50,7 @@ func registerMany[B, I any](
 
 // JobsInput is the body that asks for work on many jobs.
 type JobsInput struct {
-	Filter       *JobSelection `json:"filter" doc:"Selects jobs. An empty object selects all of them."`
+	Filter       *JobSelection `json:"filter" nullable:"false" doc:"Selects jobs. An empty object selects all of them."`
 	MaxPerSecond *int          `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" doc:"The most jobs that it processes in a second. Absent: no limit." example:"50"`
 	DryRun       bool          `json:"dry_run,omitempty" doc:"Only count the jobs; change nothing." example:"false"`
 	Note         string        `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read; kept with each job's change. Absent: none." example:"the warehouse moves"`

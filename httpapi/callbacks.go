@@ -23,34 +23,44 @@ const (
 // callbackRoutes adds the operations for targets of jobs with completion async. They are authenticated by the run
 // token of the request that the target answered, and by nothing else.
 func (s *server) callbackRoutes() {
+	superseded := &runs.SupersededError{Run: exampleRunID, Status: domain.StatusRetrying}
 	api.RegisterBody[HeartbeatInput](s.api, api.Operation{
 		ID: "heartbeat-run", Route: "POST /v1/runs/{run}/heartbeat", Open: true, Tag: tagCallbacks,
-		Summary: "Send a heartbeat", MaxBody: maxCallbackBody, Errors: []int{401, 404, 409},
+		Summary: "Send a heartbeat", MaxBody: maxCallbackBody, Errors: []int{401, 404},
+		Conflict: superseded,
+		Asks:     `{"progress":{"rows":41200}}`,
 		Description: "Postpones the deadline by the job's heartbeat_timeout, and keeps the progress, if any is sent, for " +
 			"the next attempt. The response says whether a cancel was requested. From then on, heartbeats do not move the " +
 			"deadline.",
 	}, api.Optional, s.heartbeatRun)
 	api.RegisterBody[CompletionInput](s.api, api.Operation{
 		ID: "complete-run", Route: "POST /v1/runs/{run}/complete", Open: true, Tag: tagCallbacks, Summary: "Complete a run",
-		MaxBody: maxCallbackBody, Errors: []int{401, 404, 409},
+		MaxBody: maxCallbackBody, Errors: []int{401, 404},
+		Conflict: superseded,
+		Asks:     `{"result":{"documents":41877}}`,
+		Answers:  []string{exampleCompleted},
 		Description: "The run succeeds, or ends as cancelled if a cancel was requested. The result is kept with the run " +
 			"and shown with it. This request may come before the response to the attempt's request has arrived. Repeating it " +
 			"changes nothing, not even the result.",
 	}, api.Optional, s.completeRun)
 	api.RegisterBody[FailureInput](s.api, api.Operation{
 		ID: "fail-run", Route: "POST /v1/runs/{run}/fail", Open: true, Tag: tagCallbacks, Summary: "Fail a run",
-		MaxBody: maxCallbackBody, Errors: []int{401, 404, 409},
+		MaxBody: maxCallbackBody, Errors: []int{401, 404},
+		Conflict: superseded,
+		Answers:  []string{exampleFailed},
 		Description: "The attempt fails with the reason failed, and the run is retried under the job's retry policy. " +
 			"Repeating the request changes nothing.",
 	}, api.Optional, s.failRun)
 	api.Register(s.api, api.Operation{
 		ID: "get-run-progress", Route: "GET /v1/runs/{run}/progress", Open: true, Tag: tagCallbacks,
-		Summary: "Get the last progress", Errors: []int{401, 404, 409},
+		Summary: "Get the last progress", Errors: []int{401, 404},
+		Conflict:    superseded,
 		Description: "The progress that an attempt of the run reported last. The current attempt can continue from it.",
 	}, s.getProgress)
 	api.Register(s.api, api.Operation{
 		ID: "get-step-result", Route: "GET /v1/runs/{run}/results/{step}", Open: true, Tag: tagCallbacks,
-		Summary: "Get the result of another step", Errors: []int{401, 404, 409},
+		Summary: "Get the result of another step", Errors: []int{401, 404},
+		Conflict: superseded,
 		Description: "The result of a step of the same workflow's run. A step is sent a path to this operation in place of " +
 			"a result that is too large for its body. The token works until the attempt of this run has ended.",
 	}, s.getStepResult)

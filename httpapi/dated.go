@@ -10,6 +10,7 @@ import (
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/jobs"
@@ -41,8 +42,12 @@ type TriggerBatchAnswer struct {
 func (s *server) datedRoutes() {
 	api.RegisterBody[TriggerBatchInput](s.api, api.Operation{
 		ID: "trigger-batch", Route: "POST /v1/jobs/{job}/trigger/batch", Role: auth.RoleSubmitter, Tag: tagJobs,
-		Summary: "Trigger a job up to 1,000 times", Status: http.StatusAccepted, MaxBody: maxBatchBody, Errors: []int{409},
+		Summary: "Trigger a job up to 1,000 times", Status: http.StatusAccepted, MaxBody: maxBatchBody,
 		Responses: api.Rendered[TriggerBatchAnswer](s.api, http.StatusAccepted),
+		Conflict: problem.New(problem.CodeKeyPending,
+			`The key "order-42" is the key of a pending run, which is due at 2026-12-01T16:00:00Z.`),
+		Asks: `{"items":[` +
+			`{"delay":"1h","key":"order-42","on_conflict":"replace","body":{"order":42}},{"at":"2026-12-01T16:00:00Z"}]}`,
 		Description: "Writes dated runs in one transaction: all, or none. Errors give the index: body.items[3].delay. An " +
 			"item without at and delay is due now.",
 	}, api.Required, s.triggerBatch)
@@ -59,6 +64,8 @@ func (s *server) datedRoutes() {
 	api.RegisterBody[MoveInput](s.api, api.Operation{
 		ID: "move-dated-run", Route: "PATCH /v1/jobs/{job}/dated/{key}", Role: auth.RoleSubmitter, Tag: tagJobs,
 		Summary: "Move a dated run",
+		Asks:    `{"delay":"2h"}`,
+		Answers: []string{`{"created":false,"replaced":true}`},
 		Description: "To another instant, while it is pending: absent fields stay, and so do its body and headers. It " +
 			"moves no further than its latest_at. After its claim the response is 404. The audit log keeps the move. A " +
 			"submitter may move only runs of jobs that submitters may trigger.",
@@ -117,6 +124,11 @@ func (d DatedRef) Exists() error {
 		return store.ErrNotFound
 	}
 	return d.JobRef.Exists()
+}
+
+// NotFound implements api.Named.
+func (DatedRef) NotFound() string {
+	return "There is no job with that id or name, or no run with that key is pending; it may have been claimed."
 }
 
 func (s *server) getDated(ctx context.Context, tenant int32, in *DatedRef) (*answer[jobs.DatedRun], error) {

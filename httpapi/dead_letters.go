@@ -29,8 +29,13 @@ func (s *server) deadLetterRoutes() {
 	}, s.listDeadLetterGroups)
 	api.RegisterBody[NoteInput](s.api, api.Operation{
 		ID: "replay-dead-letter", Route: "POST /v1/dead-letters/{run}/replay", Role: auth.RoleEditor, Tag: tagDeadLetters,
-		Summary: "Replay a dead letter", Status: http.StatusAccepted, Errors: []int{409},
+		Summary: "Replay a dead letter", Status: http.StatusAccepted,
 		Responses: api.Rendered[runs.Run](s.api, http.StatusAccepted),
+		Conflict:  stateConflict("Dead letter 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 was resolved at 2026-12-01T15:01:12Z"),
+		Asks:      `{"note":"the invoice service is back"}`,
+		Answers: []string{
+			examplePending, `{"trigger":"replay","replay_of":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"}`,
+		},
 		Description: "Creates a new run, due at once, with the trigger replay and with replay_of set to the dead run, " +
 			"which stays dead. Its requests carry the webhook-id, Idempotency-Key and Punctual-Scheduled-For of the run that " +
 			"died first, and the body and headers that were given to that run alone. Everything else follows the job's " +
@@ -42,6 +47,7 @@ func (s *server) deadLetterRoutes() {
 	api.RegisterBody[NoteInput](s.api, api.Operation{
 		ID: "resolve-dead-letter", Route: "POST /v1/dead-letters/{run}/resolve", Role: auth.RoleEditor, Tag: tagDeadLetters,
 		Summary: "Resolve a dead letter",
+		Answers: []string{`{"resolved_at":"2026-12-01T15:20:11.803Z","note":"sent manually"}`},
 		Description: "Removes the dead letter from the list of open ones, with a note. A dead letter that is already " +
 			"resolved or replayed stays as it is.",
 	}, api.Optional, s.resolveDeadLetter)
@@ -117,6 +123,9 @@ type DeadLetterRef struct {
 
 // Exists returns ErrNotFound for a malformed id.
 func (d DeadLetterRef) Exists() error { return d.Run.exists() }
+
+// NotFound implements api.Named.
+func (DeadLetterRef) NotFound() string { return "There is no dead letter with that id." }
 
 type replayDeadLetterInput struct {
 	DeadLetterRef

@@ -80,7 +80,7 @@ func FuzzCreateJob(f *testing.F) {
 
 func BenchmarkDecodeJob(b *testing.B) {
 	for b.Loop() {
-		if _, p := judge(exampleJobInput); p != nil {
+		if _, p := judge([]byte(exampleJobInput)); p != nil {
 			b.Fatal(p)
 		}
 	}

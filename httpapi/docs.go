@@ -36,7 +36,7 @@ const docsPolicy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-
 // for, so the start of a replica does not wait for them.
 func (s *server) documentRoutes(mux chi.Router) {
 	described := sync.OnceValue(func() *huma.OpenAPI { // examples are for documents only
-		showExamples(s.api.OpenAPI())
+		showExamples(s.api.OpenAPI().Components.Schemas, s.api.Operations)
 		return s.api.OpenAPI()
 	})
 	mux.Get("/openapi.json",
@@ -44,7 +44,7 @@ func (s *server) documentRoutes(mux chi.Router) {
 	mux.Get("/openapi-3.0.json",
 		s.onDemand("application/json", func() ([]byte, error) { return indented(described().Downgrade()) }))
 	mux.Get("/docs", s.onDemand("text/html; charset=utf-8",
-		func() ([]byte, error) { return renderDocs(described(), s.api.IDs, s.NoAuth) }))
+		func() ([]byte, error) { return renderDocs(described(), s.api.Operations, s.NoAuth) }))
 	mux.Get("/docs.css", static("text/css; charset=utf-8", docsStyle))
 }
 
@@ -126,30 +126,27 @@ type (
 	docsType struct{ Before, Ref string } // such as "list of " and "Job"
 )
 
-// renderDocs renders the page, with the operations of each group in an order.
-func renderDocs(described *huma.OpenAPI, order []string, noAuth bool) ([]byte, error) {
+// renderDocs renders the page, with the operations of each group in their order.
+func renderDocs(described *huma.OpenAPI, operations []*api.Operation, noAuth bool) ([]byte, error) {
 	model := docsModel{
 		Info: described.Info, NoAuth: noAuth, Base: servedFrom, Roles: auth.Roles, May: rolesMay, First: map[string]string{},
 		Codes: sortedCodes(), Meaning: problem.Codes,
 		Problem: pretty(problemExamples["422"].Of(exampleRequestID)),
 	}
-	all := slices.SortedFunc(operations(described), func(a, b *huma.Operation) int {
-		return slices.Index(order, a.OperationID) - slices.Index(order, b.OperationID)
-	})
 	shownBy := map[string]string{}
 	for _, tag := range described.Tags {
 		group := docsGroup{Name: tag.Name, Description: tag.Description}
-		for _, op := range all {
-			if !slices.Contains(op.Tags, tag.Name) {
+		for _, op := range operations {
+			if op.Tag != tag.Name {
 				continue
 			}
 			curl, err := curlOf(op, noAuth)
 			if err != nil {
 				return nil, err
 			}
-			model.First[op.OperationID] = curl
+			model.First[op.ID] = curl
 			group.Operations = append(group.Operations,
-				docsOperation{op, docsBodyOf(op), curl, docsResponsesOf(op, shownBy), docsErrorsOf(op)})
+				docsOperation{op.Doc, docsBodyOf(op.Doc), curl, docsResponsesOf(op.Doc, shownBy), docsErrorsOf(op)})
 		}
 		model.Groups = append(model.Groups, group)
 	}
@@ -204,8 +201,8 @@ func docsResponsesOf(op *huma.Operation, shownBy map[string]string) []docsRespon
 }
 
 // docsErrorsOf returns the codes of the problems that an operation answers with.
-func docsErrorsOf(op *huma.Operation) (codes []problem.Code) {
-	for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
+func docsErrorsOf(op *api.Operation) (codes []problem.Code) {
+	for _, status := range slices.Sorted(maps.Keys(op.Doc.Responses)) {
 		if status[0] >= '4' {
 			codes = append(codes, codesOf(op, status)...)
 		}

@@ -19,25 +19,25 @@ import (
 const servedFrom = "http://served.from.invalid"
 
 // curlOf returns a command that calls an operation with the examples of its description. Secrets are shell variables.
-func curlOf(op *huma.Operation, noAuth bool) (string, error) {
-	target, err := exampleURL(op)
+func curlOf(op *api.Operation, noAuth bool) (string, error) {
+	target, err := exampleURL(op.Doc)
 	if err != nil {
 		return "", err
 	}
 	words := []string{"curl"}
-	if op.Method != http.MethodGet {
-		words[0] += " -X " + op.Method
+	if op.Doc.Method != http.MethodGet {
+		words[0] += " -X " + op.Doc.Method
 	}
 	words[0] += " " + shellWord(servedFrom+target)
-	if api.RoleOf(op) == auth.RoleNone {
+	if op.Role == auth.RoleNone {
 		words = append(words, `-H "Punctual-Run-Token: $PUNCTUAL_RUN_TOKEN"`)
 	} else if !noAuth {
 		words = append(words, `-H "Authorization: Bearer $PUNCTUAL_API_KEY"`)
 	}
-	if op.RequestBody != nil {
-		media := body.MediaTypes(op)[0]
+	if op.Doc.RequestBody != nil {
+		media := body.MediaTypes(op.Doc)[0]
 		words = append(words, "-H "+shellWord("Content-Type: "+media),
-			"-d "+shellWord(pretty(op.RequestBody.Content[media].Example)))
+			"-d "+shellWord(pretty(op.Doc.RequestBody.Content[media].Example)))
 	}
 	return strings.Join(words, " \\\n  "), nil
 }

@@ -19,6 +19,7 @@ func (s *server) eventRoutes() {
 		ID: "emit-event", Route: "POST /v1/events/{name}", Role: auth.RoleSubmitter, Tag: tagEvents,
 		Summary: "Emit an event", Status: http.StatusAccepted,
 		Responses: orDry[events.WouldEmit, events.Emitted](s.api, "The jobs that a dry run found"),
+		Asks:      `{"body":{"invoice":17,"country":"DE","paid":true}}`,
 		Description: "Each job whose schedule names the event, and whose filter the body matches, runs once. A job without " +
 			"a body of its own sends that of the event. A paused job gets a recorded skip. Events have no order. With dry_run, " +
 			"the response is 200 with the jobs that would run, and nothing is written.",
@@ -26,6 +27,9 @@ func (s *server) eventRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "get-event", Route: "GET /v1/events/{name}/{event}", Role: auth.RoleViewer, Tag: tagEvents,
 		Summary: "Get an event",
+		Answers: []string{`{"body":{"invoice":17,"country":"DE","paid":true},"runs":[{
+			"id":"019ada6b-9c80-8b21-8f6e-1d2c3b4a5968","job":"book-payment","status":"succeeded",
+			"finished_at":"2026-12-01T11:00:00.311Z"}]}`},
 		Description: "With its body, its runs and how they ended, and how far its fan-out is. limit and cursor page the " +
 			"runs.",
 	}, s.getEvent)
@@ -53,6 +57,9 @@ type EventNameRef struct {
 
 // Exists returns ErrNotFound for a malformed name.
 func (e EventNameRef) Exists() error { return mayExist(e.Name) }
+
+// NotFound implements api.Named.
+func (EventNameRef) NotFound() string { return "There is no event with that name and id." }
 
 type emitInput struct {
 	EventNameRef

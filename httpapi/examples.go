@@ -1,12 +1,13 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -31,27 +32,30 @@ var (
 	exampleRunID = uuid.MustParse("019ad964-3b80-8b21-8f6e-1d2c3b4a5968")
 )
 
-// showExamples adds the examples to a description.
-func showExamples(described *huma.OpenAPI) {
-	answers, bodies := examples{described.Components.Schemas, false}, examples{described.Components.Schemas, true}
-	ofJobs := exampleJobs(answers.run())
-	for op := range operations(described) {
-		if op.RequestBody != nil {
-			for _, content := range op.RequestBody.Content {
-				if example, ok := bodyExamples[op.OperationID]; ok {
-					content.Example = example
+// showExamples adds the examples to the descriptions of operations.
+func showExamples(schemas huma.Registry, operations []*api.Operation) {
+	for _, op := range operations {
+		if op.Doc.RequestBody != nil {
+			for _, content := range op.Doc.RequestBody.Content {
+				if op.Asks != "" {
+					content.Example = json.RawMessage(op.Asks)
 				} else {
-					content.Example = bodies.of(content.Schema)
+					content.Example = examples{Registry: schemas, bodies: true}.of(content.Schema)
 				}
 			}
 		}
-		for status, response := range op.Responses {
-			content := response.Content[body.MediaJSON]
-			if status[0] != '2' || content == nil {
-				continue
-			}
-			if content.Example = ofJobs[op.OperationID]; content.Example == nil {
-				content.Example = answers.of(content.Schema, answersDiffer[op.OperationID+" "+status]...)
+		answers := examples{Registry: schemas, job: exampleJobInput}
+		if op.Doc.Method == http.MethodPut { // the answer shows what was put
+			answers.job = op.Asks
+		}
+		for status, response := range op.Doc.Responses {
+			content, dry := response.Content[body.MediaJSON], op.Status == http.StatusAccepted && status == "200"
+			switch {
+			case status[0] != '2' || content == nil:
+			case dry:
+				content.Example = answers.of(content.Schema)
+			default:
+				content.Example = answers.of(content.Schema, op.Answers...)
 			}
 		}
 	}
@@ -60,7 +64,8 @@ func showExamples(described *huma.OpenAPI) {
 // examples derives examples from schemas.
 type examples struct {
 	huma.Registry
-	bodies bool // of requests: with optional fields too, if they have an example that is not their default
+	bodies bool   // of requests: with optional fields too, if they have an example that is not their default
+	job    string // what the jobs in them are made of
 }
 
 // of returns an example of a schema, changed by merge patches.
@@ -69,12 +74,8 @@ func (e examples) of(s *huma.Schema, differs ...string) any {
 		return e.inline(s)
 	}
 	name := refName(s)
-	ref := strings.TrimSuffix(s.Ref, name)
-	if as, several := shownAs[name]; several {
-		name = as
-	}
-	ref += name
-	raw, err := json.Marshal(e.inline(e.SchemaFromRef(ref)))
+	name = cmp.Or(shownAs[name], name)
+	raw, err := json.Marshal(e.plain(name))
 	for _, patch := range append([]string{typical[name]}, differs...) {
 		if err == nil && patch != "" {
 			raw, err = jsonpatch.MergePatch(raw, []byte(patch))
@@ -83,7 +84,7 @@ func (e examples) of(s *huma.Schema, differs ...string) any {
 	if err == nil {
 		raw, err = inOrder(raw)
 	}
-	example := reflect.New(e.TypeFromRef(ref)).Interface() // a struct keeps the order of its fields
+	example := reflect.New(e.TypeFromRef(body.SchemaPrefix + name)).Interface() // a struct keeps the order of its fields
 	if err == nil {
 		err = json.Unmarshal(raw, example)
 	}
@@ -91,6 +92,15 @@ func (e examples) of(s *huma.Schema, differs ...string) any {
 		panic(fmt.Sprintf("the example of %s: %v", name, err)) // tests render every document
 	}
 	return example
+}
+
+// plain returns an example of a schema as the tags of its fields say. A job has the defaults that the code fills in.
+func (e examples) plain(schema string) any {
+	if schema != "Job" && schema != "ListedJob" {
+		return e.inline(e.SchemaFromRef(body.SchemaPrefix + schema))
+	}
+	last := e.of(e.Schema(reflect.TypeFor[runs.Run](), true, "")).(*runs.Run)
+	return showOne(exampleRecord(e.job, last), domain.DefaultJitter)
 }
 
 // inOrder sorts the fields of objects, which merging has put in any order.
@@ -144,33 +154,9 @@ func (e examples) fields(s *huma.Schema) map[string]any {
 	return fields
 }
 
-// run returns the run that the examples are about.
-func (e examples) run() *runs.Run {
-	return e.of(e.Schema(reflect.TypeFor[runs.Run](), true, "")).(*runs.Run)
-}
-
-// exampleJobs are the answers that show jobs, by operation: with the defaults that the code fills in.
-func exampleJobs(last *runs.Run) map[string]any {
-	job := showOne(exampleRecord(exampleJobInput, last), domain.DefaultJitter)
-	paused := exampleRecord(exampleJobInput, nil)
-	paused.State, paused.PauseNote = domain.JobPaused, "the warehouse moves"
-	paused.PausedAt, paused.PausedUntil = new(moment("2026-11-28T18:00:00.5Z")), new(moment("2026-12-01T09:00:00Z"))
-	paused.PausedBy = "key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"
-	paused.NextScheduledFor, paused.NextRunAt = nil, nil
-	recent := &runs.RecentRuns{DurationP95: new(4.208), Runs: []runs.RecentRun{
-		{ID: exampleRunID, Status: domain.StatusSucceeded, ScheduledFor: last.ScheduledFor},
-	}}
-	return map[string]any{
-		"create-job": job, "get-job": job, "patch-job": job, "resume-job": job, "restore-version": job,
-		"put-job":   showOne(exampleRecord(exampleWorkflow, last), domain.DefaultJitter),
-		"pause-job": showJob(paused, domain.DefaultJitter),
-		"list-jobs": List[ListedJob]{Data: []ListedJob{{Job: job, Recent: recent}}},
-	}
-}
-
-func exampleRecord(of json.RawMessage, last *runs.Run) jobs.Record {
+func exampleRecord(of string, last *runs.Run) jobs.Record {
 	var input JobInput
-	if err := body.Fill(&input, of); err != nil {
+	if err := body.Fill(&input, []byte(of)); err != nil {
 		panic(err)
 	}
 	return jobs.Record{

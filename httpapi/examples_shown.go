@@ -1,60 +1,24 @@
 package httpapi
 
-import "encoding/json"
-
 // Bodies that create jobs.
-var (
-	exampleJobInput = json.RawMessage(`{"name":"daily-invoice-gen","labels":{"team":"billing"},` +
+const (
+	exampleJobInput = `{"name":"daily-invoice-gen","labels":{"team":"billing"},` +
 		`"schedule":{"cron":"0 3 * * *","timezone":"America/Los_Angeles"},` +
 		`"concurrency_policy":"forbid",` +
 		`"target":{"url":"https://billing.internal/invoices","body":{"range":"yesterday"}},` +
 		`"timeout":"10m","retry":{"max_attempts":3},` +
-		`"notify":[{"on":["dead","recovered"],"url":"https://pager.internal/hook"}]}`)
-	exampleWorkflow = json.RawMessage(`{"name":"daily-invoice-gen","labels":{"team":"billing"},` +
+		`"notify":[{"on":["dead","recovered"],"url":"https://pager.internal/hook"}]}`
+	exampleWorkflow = `{"name":"daily-invoice-gen","labels":{"team":"billing"},` +
 		`"schedule":{"cron":"0 3 * * *","timezone":"America/Los_Angeles"},"retry":{"max_attempts":3},"max_duration":"2h",` +
 		`"steps":[{"name":"collect","target":{"url":"https://billing.internal/collect","body":{"range":"yesterday"}}},` +
 		`{"name":"invoices","depends_on":["collect"],"target":{"url":"https://billing.internal/invoices"},"timeout":"10m"},` +
-		`{"name":"report","depends_on":["invoices"],"when":"ended","target":{"url":"https://mail.internal/send"}}]}`)
-	exampleBatch = json.RawMessage(`{"jobs":[{"name":"reminder-4711","schedule":{"at":"2026-12-01T09:00:00+01:00"},` +
-		`"target":{"url":"https://mail.internal/send"}}],"on_conflict":"skip"}`)
+		`{"name":"report","depends_on":["invoices"],"when":"ended","target":{"url":"https://mail.internal/send"}}]}`
+	exampleBatch = `{"jobs":[{"name":"reminder-4711","schedule":{"at":"2026-12-01T09:00:00+01:00"},` +
+		`"target":{"url":"https://mail.internal/send"}}],"on_conflict":"skip"}`
 )
 
-// bodyExamples are the bodies of operations for which the examples of all fields together do not make a good one.
-var bodyExamples = map[string]json.RawMessage{
-	"create-job": exampleJobInput, "put-job": exampleWorkflow, "create-jobs": exampleBatch,
-	"patch-job":   json.RawMessage(`{"timeout":"15m","labels":{"team":null},"retry":{"max_attempts":5}}`),
-	"trigger-job": json.RawMessage(`{"body":{"range":"2026-11-30"}}`),
-	"trigger-batch": json.RawMessage(`{"items":[` +
-		`{"delay":"1h","key":"order-42","on_conflict":"replace","body":{"order":42}},{"at":"2026-12-01T16:00:00Z"}]}`),
-	"move-dated-run": json.RawMessage(`{"delay":"2h"}`),
-	"pause-jobs": json.RawMessage(`{"filter":{"state":"active","labels":{"team":"billing"}},` +
-		`"until":"2026-12-01T09:00:00Z","note":"the warehouse moves"}`),
-	"resume-jobs": json.RawMessage(`{"filter":{"state":"paused","labels":{"team":"billing"}},"note":"it has moved"}`),
-	"delete-jobs": json.RawMessage(`{"filter":{"name":"reminder-2025-","state":"completed"},"max_per_second":50}`),
-
-	"rerun-run":          json.RawMessage(`{"body":{"range":"2026-11-30"},"same_key":false}`),
-	"heartbeat-run":      json.RawMessage(`{"progress":{"rows":41200}}`),
-	"complete-run":       json.RawMessage(`{"result":{"documents":41877}}`),
-	"approve-run":        json.RawMessage(`{"note":"the numbers are right"}`),
-	"reject-run":         json.RawMessage(`{"note":"wrong day"}`),
-	"replay-dead-letter": json.RawMessage(`{"note":"the invoice service is back"}`),
-	"emit-event":         json.RawMessage(`{"body":{"invoice":17,"country":"DE","paid":true}}`),
-	"preview-schedule": json.RawMessage(`{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},` +
-		`"from":"2026-03-28T00:00:00Z","n":2}`),
-
-	"create-api-key":       json.RawMessage(`{"name":"ci","role":"editor","expires_in":"720h"}`),
-	"patch-tenant":         json.RawMessage(`{"weight":2,"max_jobs":null}`),
-	"replay-dead-letters":  exampleLetters,
-	"resolve-dead-letters": exampleLetters,
-	"put-secret":           json.RawMessage(`{"value":"s3cr3t","description":"of the billing team"}`),
-	"patch-own-tenant": json.RawMessage(`{"notify":[{"on":["failing","dead","stale","recovered"],"format":"slack",` +
-		`"url":"https://hooks.slack.com/services/T000/B000/XXXX"}]}`),
-	"test-notify": json.RawMessage(`{"entry":{"on":["failing","recovered"],"format":"slack",` +
-		`"url":"https://hooks.slack.com/services/T000/B000/XXXX"}}`),
-}
-
-var exampleLetters = json.RawMessage(`{"filter":{"reason":"http_5xx","from":"2026-12-01T00:00:00Z",` +
-	`"label":{"team":"billing"}},"latest_per_job":true,"max_per_second":10,"note":"the invoice service was down"}`)
+const exampleLetters = `{"filter":{"reason":"http_5xx","from":"2026-12-01T00:00:00Z",` +
+	`"label":{"team":"billing"}},"latest_per_job":true,"max_per_second":10,"note":"the invoice service was down"}`
 
 // shownAs names the form that examples show of an answer with several forms, by schema.
 var shownAs = map[string]string{"ListedRun": "Run", "Triggered": "Run"}
@@ -72,8 +36,8 @@ const (
 		"workflow_run":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968","http_status":null,"max_attempts":1}`
 	exampleAttempt = `{"number":1,"started_at":"2026-12-01T11:00:00.425Z","finished_at":"2026-12-01T11:00:02.044Z",
 		"replica":"4f0c7d4e-51a2-4c0e-9b0e-6f1f3f7c2a10",`
-	exampleRejected = `rejected by key deploy (019a3c5e-0000-7c3e-9a44-0c6d5f0e8b11) at 2026-12-01T11:00:02Z: wrong day`
-	exampleOfJobs   = `{"matched":500,"done":200,"max_per_second":null,"note":"the warehouse moves",
+	wrongDay      = `rejected by key deploy (019a3c5e-0000-7c3e-9a44-0c6d5f0e8b11) at 2026-12-01T11:00:02Z: wrong day`
+	exampleOfJobs = `{"matched":500,"done":200,"max_per_second":null,"note":"the warehouse moves",
 		"request":{"labels":{"team":"billing"},"reason":null,"label":null,"latest_per_job":null}}`
 	exampleFrozen = `{"tenant":{"scope":"tenant","since":"2026-12-01T11:00:00.204Z","note":"the warehouse moves",
 		"by":"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)","reason":"asked"}}`
@@ -105,6 +69,8 @@ var typical = map[string]string{
 	"LinkedStep": `{"since":"2026-12-01T02:04:10.044Z","until":"2026-12-02T02:04:10.051Z"}`,
 	"Progress":   `{"progress":{"rows":41200},"recorded_at":"2026-12-01T11:04:12.004Z"}`,
 	"StepResult": `{"result":{"documents":41877}}`,
+	"ListedJob": `{"recent":{"duration_p95_s":4.208,"runs":[{"id":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968",
+		"status":"succeeded","scheduled_for":"2026-12-01T11:00:00Z"}]}}`,
 	"JobStats": `{"from":"2026-11-30T11:00:00Z","runs":25,"succeeded":24,"dead":1,"skipped":0,"unended":0,
 		"success_rate":0.96,"duration":{"runs":25},"lateness":{"runs":24,"p50_s":0.002,"p95_s":0.011,"max_s":0.024}}`,
 	"Usage":           `{"job_id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"}`,
@@ -120,9 +86,9 @@ var typical = map[string]string{
 	"TenantWithUsage": `{"notify":[]}`,
 }
 
-// answersDiffer says how answers differ from the typical example, as merge patches, by operation and status.
-var answersDiffer = map[string][]string{
-	"get-run 200": {`{"attempt":2,"result":{"invoices":412},"trace_id":"759100246881db92279b68d271a307bc",
+// Answers, as they differ from the typical one.
+const (
+	exampleWholeRun = `{"attempt":2,"result":{"invoices":412},"trace_id":"759100246881db92279b68d271a307bc",
 		"log_url":"https://logs.example.com/search?q=019ad964-3b80-8b21-8f6e-1d2c3b4a5968",
 		"attempts":[{"number":1,"started_at":"2026-12-01T11:00:00.425Z","finished_at":"2026-12-01T11:00:00.508Z",
 			"replica":"4f0c7d4e-51a2-4c0e-9b0e-6f1f3f7c2a10",
@@ -137,49 +103,23 @@ var answersDiffer = map[string][]string{
 			"Punctual-Job":"daily-invoice-gen","Punctual-Run":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968",
 			"Punctual-Scheduled-For":"2026-12-01T11:00:00Z","Punctual-Trigger":"schedule",
 			"Webhook-Id":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968","Webhook-Signature":"***","Webhook-Timestamp":"1796122801",
-			"Traceparent":"00-759100246881db92279b68d271a307bc-00f067aa0ba902b7-01"}}}`},
-	"complete-run 200": {`{"result":{"documents":41877},
-		"attempts":[` + exampleAttempt + `"outcome":"succeeded","http_status":200}]}`},
-	"fail-run 200": {`{"status":"retrying","reason":"failed","error":"the ledger is locked","http_status":null,
+			"Traceparent":"00-759100246881db92279b68d271a307bc-00f067aa0ba902b7-01"}}}`
+	exampleCompleted = `{"result":{"documents":41877},
+		"attempts":[` + exampleAttempt + `"outcome":"succeeded","http_status":200}]}`
+	exampleFailed = `{"status":"retrying","reason":"failed","error":"the ledger is locked","http_status":null,
 		"accepted_at":"2026-12-01T11:00:00.512Z","finished_at":null,"next_attempt_at":"2026-12-01T11:00:32.551Z",
-		"attempts":[` + exampleAttempt + `"outcome":"failed","reason":"failed","error":"the ledger is locked"}]}`},
-	"approve-run 200": {exampleStep, `{"result":{"decision":"approved","note":"the numbers are right",
+		"attempts":[` + exampleAttempt + `"outcome":"failed","reason":"failed","error":"the ledger is locked"}]}`
+	exampleApproved = `{"result":{"decision":"approved","note":"the numbers are right",
 		"by":"key deploy (019a3c5e-0000-7c3e-9a44-0c6d5f0e8b11)","at":"2026-12-01T11:00:02.044Z"},
-		"attempts":[` + exampleAttempt + `"outcome":"succeeded"}]}`},
-	"reject-run 200": {exampleStep, `{"status":"dead","reason":"rejected","error":"` + exampleRejected + `",
-		"attempts":[` + exampleAttempt + `"outcome":"failed","reason":"rejected","error":"` + exampleRejected + `"}]}`},
-	"decide-approval 200": {`{"status":"succeeded","until":null,
-		"decision":"approved by the link sent to Slack hooks.slack.com at 2026-12-01T08:20:11Z: looks good"}`},
-	"trigger-job 202": {examplePending},
-	"rerun-run 202":   {examplePending, `{"rerun_of":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"}`},
-	"replay-dead-letter 202": {
-		examplePending, `{"trigger":"replay","replay_of":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"}`,
-	},
-	"cancel-run 202": {
-		examplePending, `{"status":"cancelled","reason":"cancelled_by_user","finished_at":"2026-12-01T15:20:31.114Z"}`,
-	},
-	"move-dated-run 200":       {`{"created":false,"replaced":true}`},
-	"resolve-dead-letter 200":  {`{"resolved_at":"2026-12-01T15:20:11.803Z","note":"sent manually"}`},
-	"resolve-dead-letters 202": {`{"kind":"resolve"}`},
-	"pause-jobs 202":           {exampleOfJobs, `{"kind":"pause"}`},
-	"resume-jobs 202":          {exampleOfJobs, `{"kind":"resume"}`},
-	"delete-jobs 202":          {exampleOfJobs, `{"kind":"delete"}`},
-	"backfill-job 202": {exampleOfJobs, `{"kind":"backfill","job_id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11","matched":31,
+		"attempts":[` + exampleAttempt + `"outcome":"succeeded"}]}`
+	exampleRejected = `{"status":"dead","reason":"rejected","error":"` + wrongDay + `",
+		"attempts":[` + exampleAttempt + `"outcome":"failed","reason":"rejected","error":"` + wrongDay + `"}]}`
+	exampleBackfill = `{"kind":"backfill","job_id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11","matched":31,
 		"done":4,"max_per_second":10,
 		"note":"invoices of November with the new template","waiting_for_run":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968",
 		"request":{"labels":null,"job_id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11","job_version":7,"rerun":false,
-		"concurrency":"one_at_a_time","from":"2026-11-01T07:00:00Z","to":"2026-12-01T08:00:00Z"}}`},
-	"get-operation 200":    {`{"outcomes":{"runs":350,"succeeded":290,"dead":48,"unended":12,"success_rate":0.858}}`},
-	"cancel-operation 200": {`{"state":"cancelled","finished_at":"2026-12-01T15:23:31.02Z"}`},
-	"get-event 200": {`{"body":{"invoice":17,"country":"DE","paid":true},"runs":[{
-		"id":"019ada6b-9c80-8b21-8f6e-1d2c3b4a5968","job":"book-payment","status":"succeeded",
-		"finished_at":"2026-12-01T11:00:00.311Z"}]}`},
-	"list-queues 200": {`{"held_back":{"limit":"max_concurrent_runs","most":100,"since":"2026-12-01T11:00:00.204Z",
-		"reason":"the tenant is at max_concurrent_runs (100)"}}`},
-	"get-overview 200": {`{"overdue":{"oldest":{"due_at":"2026-12-01T10:59:39.416Z",
-		"job_id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11","job":"daily-invoice-gen"}},
-		"last_24h":{"from":"2026-11-30T11:00:00Z","counted_at":"2026-12-01T10:59:02.117Z"}}`},
-	"explain-job 200": {`{"slot":"2026-12-01T11:00:00Z","previous_slot":"2026-11-30T11:00:00Z",
+		"concurrency":"one_at_a_time","from":"2026-11-01T07:00:00Z","to":"2026-12-01T08:00:00Z"}}`
+	exampleExplained = `{"slot":"2026-12-01T11:00:00Z","previous_slot":"2026-11-30T11:00:00Z",
 		"next_slot":"2026-12-02T11:00:00Z","outcome":"skipped","run":{"id":"019ad8f2-4dc8-7e19-b0a6-3f7d215c9e80",
 		"job_id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11","job":"daily-invoice-gen","tenant":"default","queue":"default",
 		"trigger":"schedule","scheduled_for":"2026-12-01T11:00:00Z","status":"skipped","reason":"paused",
@@ -189,11 +129,9 @@ var answersDiffer = map[string][]string{
 		"explanation":"The slot was skipped because it passed while ` +
 		`the job was paused from 2026-11-28T18:00:00.5Z to 2026-12-01T12:00:00.2Z (the warehouse moves). ` +
 		`It is one of 3 from 2026-11-29T11:00:00Z to 2026-12-01T11:00:00Z.",
-		"pause":{"since":"2026-11-28T18:00:00.5Z","ended":"2026-12-01T12:00:00.2Z","note":"the warehouse moves"}}`},
-	"preview-schedule 200": {`{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},"words":"daily 02:30",
+		"pause":{"since":"2026-11-28T18:00:00.5Z","ended":"2026-12-01T12:00:00.2Z","note":"the warehouse moves"}}`
+	examplePreview = `{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},"words":"daily 02:30",
 		"warnings":[],"slots":[{"scheduled_for":"2026-03-28T01:30:00Z","local":"2026-03-28T02:30:00+01:00"},
 		{"scheduled_for":"2026-03-29T01:30:00Z","local":"2026-03-29T03:30:00+02:00",
-		"note":"02:30 does not exist on this day; moved to 03:30"}]}`},
-	"freeze 200":     {exampleFrozen},
-	"get-freeze 200": {exampleFrozen},
-}
+		"note":"02:30 does not exist on this day; moved to 03:30"}]}`
+)

@@ -16,6 +16,7 @@ func (s *server) explainRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "explain-job", Route: "GET /v1/jobs/{job}/explain", Role: auth.RoleViewer, Tag: tagSchedules,
 		Summary:     "Explain what happened at an instant",
+		Answers:     []string{exampleExplained},
 		Description: "Says whether the job ran then, and if not, why not. By id, this also works for a deleted job.",
 	}, s.explain)
 }

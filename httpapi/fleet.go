@@ -16,6 +16,8 @@ func (s *server) fleetRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "list-queues", Route: "GET /v1/queues", Role: auth.RoleViewer, Tag: tagFleet, Summary: "List queues",
 		Errors: []int{422},
+		Answers: []string{`{"held_back":{"limit":"max_concurrent_runs","most":100,
+			"since":"2026-12-01T11:00:00.204Z","reason":"the tenant is at max_concurrent_runs (100)"}}`},
 		Description: "Every queue: how much work is due in it, how much is being sent, and since when the oldest has been " +
 			"due. The counts cover the caller's tenant and stop at 10,000.",
 	}, s.listQueues)

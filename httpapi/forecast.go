@@ -39,6 +39,7 @@ func (s *server) forecastRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "get-forecast", Route: "GET /v1/forecast", Role: auth.RoleViewer, Tag: tagSchedules,
 		Summary: "Forecast the load", Errors: []int{503},
+		Past: true,
 		Description: "How many slots are to come, step by step, which steps are the busiest, which jobs make them so, and " +
 			"what more jitter would do. It counts the slots of all active jobs that are still to be claimed, one-shots " +
 			"included. It counts no retries, triggers, replays and backfills, and no slots of jobs that are paused now. A " +

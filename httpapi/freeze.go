@@ -19,11 +19,13 @@ import (
 func (s *server) freezeRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "get-freeze", Route: "GET /v1/freeze", Role: auth.RoleViewer, Tag: tagFleet, Summary: "Get what is frozen",
+		Answers:     []string{exampleFrozen},
 		Description: "Says whether the deployment or the caller's tenant is frozen, and how many runs are in flight.",
 	}, s.getFreeze)
 	api.RegisterBody[FreezeInput](s.api, api.Operation{
 		ID: "freeze", Route: "POST /v1/freeze", Role: auth.RoleAdmin, Tag: tagFleet,
 		Summary: "Freeze the deployment or a tenant",
+		Answers: []string{exampleFrozen},
 		Description: "From the response on, no replica claims anything: no slots, retries, triggers, replays or notices. " +
 			"Runs in flight continue, and the response counts them. Jobs can still be written and triggered. Only operators " +
 			"freeze the deployment. A deployment or tenant that is frozen already stays as it is.",

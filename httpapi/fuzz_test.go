@@ -17,7 +17,7 @@ import (
 // FuzzPatch proves that a merge patch is either refused with a whole problem, or makes a job that is valid and
 // compiles. That job is the one of RFC 7396, and applying the patch again changes nothing more.
 func FuzzPatch(f *testing.F) {
-	start, problem := judge(exampleJobInput)
+	start, problem := judge([]byte(exampleJobInput))
 	if problem != nil {
 		f.Fatal(problem)
 	}

@@ -16,7 +16,8 @@ func (s *server) grantRoutes() {
 	const list, one = "/v1/tenants/{tenant}/grants", "/v1/tenants/{tenant}/grants/{schema}"
 	api.RegisterBody[GrantInput](s.api, api.Operation{
 		ID: "put-grant", Route: "PUT " + one, Role: auth.RoleOperator, Tag: tagTenants,
-		Summary: "Grant runs in SQL to a role of the database", Errors: []int{409},
+		Summary:  "Grant runs in SQL to a role of the database",
+		Conflict: stateConflict("Schema shop_jobs exists and is not empty; choose another one"),
 		Description: "Makes a schema with functions by which the role makes runs of the tenant's jobs in its own " +
 			"transactions. If the grant exists, its functions are made anew. The response is 409 if the schema is another " +
 			"grant's or holds anything else, and if Punctual's own role may make no schema.",
@@ -50,6 +51,11 @@ func (g GrantRef) Exists() error {
 		return store.ErrNotFound
 	}
 	return g.TenantRef.Exists()
+}
+
+// NotFound implements api.Named.
+func (GrantRef) NotFound() string {
+	return "There is no tenant with that name, or it has no grant of that schema."
 }
 
 type listGrantsInput struct {

@@ -50,7 +50,10 @@ func NewHandler(c Config) (http.Handler, error) {
 	mux.MethodNotAllowed(s.wrongMethod)
 
 	s.api = &api.API{
-		API: humachi.New(mux, humaConfig()), Log: c.Log, Admit: s.admit, NotFound: notFound, Around: s.past(),
+		API: humachi.New(mux, humaConfig()), Log: c.Log, Admit: s.admit, NotFound: noSuchJob,
+	}
+	if c.Store.HasStandby() {
+		s.api.Past = s.readPast
 	}
 	// In the order of the documentation: what is used every day comes first.
 	s.jobRoutes()

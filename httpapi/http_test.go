@@ -90,10 +90,11 @@ func TestPanicsAndUnexpectedErrorsShowNothing(t *testing.T) {
 	mux.Get("/panic", func(http.ResponseWriter, *http.Request) { panic("secret") })
 	mux.Get("/error",
 		func(w http.ResponseWriter, r *http.Request) {
-			s.api.Problem(r.Context(), errors.New("secret")).Write(w)
+			s.api.Problem(r.Context(), errors.New("secret"), "").Write(w)
 		})
 	mux.Get("/gone", func(w http.ResponseWriter, r *http.Request) {
-		s.api.Problem(r.Context(), fmt.Errorf("reading: %w", &pgconn.PgError{Code: "57P01", Message: "secret"})).Write(w)
+		err := fmt.Errorf("reading: %w", &pgconn.PgError{Code: "57P01", Message: "secret"})
+		s.api.Problem(r.Context(), err, "").Write(w)
 	})
 	for path, status := range map[string]int{"/panic": 500, "/error": 500, "/gone": 503} {
 		logs.Reset()

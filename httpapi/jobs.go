@@ -50,7 +50,10 @@ func jobPath(id uuid.UUID) string { return "/v1/jobs/" + id.String() }
 func (s *server) jobRoutes() {
 	api.RegisterBody[JobInput](s.api, api.Operation{
 		ID: "create-job", Route: "POST /v1/jobs", Role: auth.RoleSubmitter, Tag: tagJobs, Summary: "Create a job",
-		Status: http.StatusCreated, Errors: []int{409}, Responses: api.Rendered[Job](s.api, http.StatusCreated),
+		Status: http.StatusCreated, Responses: api.Rendered[Job](s.api, http.StatusCreated),
+		Conflict:  jobs.ErrNameTaken,
+		Conflicts: []problem.Code{problem.CodeLimit},
+		Asks:      exampleJobInput,
 		Description: "A name, a schedule and a target's URL make a complete job; everything else has a default. All errors " +
 			"in the body are reported at once. A submitter creates one-shots only (at, delay).",
 	}, api.Required, s.createJob)

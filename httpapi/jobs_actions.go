@@ -7,16 +7,23 @@ import (
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/jobs"
+	"punctual/store/links"
 	"punctual/store/runs"
 )
 
 func (s *server) jobActionRoutes() {
 	api.RegisterBody[TriggerInput](s.api, api.Operation{
 		ID: "trigger-job", Route: "POST /v1/jobs/{job}/trigger", Role: auth.RoleSubmitter, Tag: tagJobs,
-		Summary: "Trigger a job now or later", Status: http.StatusAccepted, Errors: []int{409},
+		Summary: "Trigger a job now or later", Status: http.StatusAccepted,
 		Responses: api.Rendered[Triggered](s.api, http.StatusAccepted),
+		Conflict:  &jobs.ActiveRunError{Run: exampleRunID, Policy: domain.PolicyForbid},
+		Conflicts: []problem.Code{problem.CodeKeyPending, problem.CodeState, problem.CodeLimit},
+		Asks:      `{"body":{"range":"2026-11-30"}}`,
+		Answers:   []string{examplePending},
 		Description: "With only body and headers, or with nothing, it creates a run now, and the response has the fields " +
 			"of a Run. With any other field, it writes a dated run, which is pending until it is claimed at its instant, and the " +
 			"response has the fields key, run, due_at, created and replaced. A dated run uses the job's definition at its " +
@@ -28,17 +35,21 @@ func (s *server) jobActionRoutes() {
 	}, api.Optional, s.triggerJob)
 	api.RegisterBody[PauseInput](s.api, api.Operation{
 		ID: "pause-job", Route: "POST /v1/jobs/{job}/pause", Role: auth.RoleEditor, Tag: tagJobs, Summary: "Pause a job",
-		Errors: []int{409},
+		Conflict: stateConflict(`Job "daily-invoice-gen" is completed and has no slot to pause`),
+		Answers: []string{`{"state":"paused","paused":true,"paused_at":"2026-11-28T18:00:00.5Z",
+			"paused_until":"2026-12-01T09:00:00Z","paused_by":"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)",
+			"pause_note":"the warehouse moves","next_run_at":null,"next_scheduled_for":null,"next_local":null}`},
 		Description: "Slots that pass during the pause become one recorded skip. A one-shot that is due during the pause " +
 			"fires on resume. Runs in flight continue, and the job can be triggered.",
 	}, api.Optional, s.pauseJob)
 	api.RegisterBody[ResumeInput](s.api, api.Operation{
 		ID: "resume-job", Route: "POST /v1/jobs/{job}/resume", Role: auth.RoleEditor, Tag: tagJobs, Summary: "Resume a job",
-		Errors: []int{409},
+		Conflict: stateConflict(`Job "daily-invoice-gen" is completed and cannot be resumed`),
 	}, api.Optional, s.resumeJob)
 	api.Register(s.api, api.Operation{
 		ID: "delete-job", Route: "DELETE /v1/jobs/{job}", Role: auth.RoleEditor, Tag: tagJobs, Summary: "Delete a job",
-		Errors: []int{409, 412},
+		Errors:   []int{412},
+		Conflict: links.Needed("daily-invoice-gen", []links.Upstream{{Job: "nightly-export"}}),
 		Description: "Stops future slots and cancels pending runs; the history stays. If runs of other jobs trigger it, " +
 			"the response is 409, unless force is set.",
 	}, s.deleteJob)

@@ -15,7 +15,8 @@ import (
 func (s *server) limitRoutes() {
 	api.RegisterBody[LimitInput](s.api, api.Operation{
 		ID: "put-limit", Route: "PUT /v1/limits/{limit}", Role: auth.RoleEditor, Tag: tagFleet,
-		Summary: "Create or change a limit", Errors: []int{409},
+		Summary:  "Create or change a limit",
+		Conflict: problem.New(problem.CodeLimit, "A tenant has at most 1000 limits."),
 		Description: "Jobs name it in limits and share it, on all replicas. At least one of the two bounds is needed. " +
 			"If it is raised, waiting runs start at once; if it is lowered, the runs that hold it end first. A tenant may have " +
 			"1,000.",
@@ -30,7 +31,8 @@ func (s *server) limitRoutes() {
 	}, s.getLimit)
 	api.Register(s.api, api.Operation{
 		ID: "delete-limit", Route: "DELETE /v1/limits/{limit}", Role: auth.RoleEditor, Tag: tagFleet,
-		Summary: "Delete a limit", Errors: []int{409},
+		Summary:     "Delete a limit",
+		Conflict:    problem.New(problem.CodeState, `Active or paused jobs name limit "warehouse": daily-invoice-gen.`),
 		Description: "The response is 409 while active or paused jobs name the limit. It names up to ten of them.",
 	}, s.deleteLimit)
 }
@@ -59,6 +61,9 @@ type LimitRef struct {
 
 // Exists returns ErrNotFound for a malformed name.
 func (r LimitRef) Exists() error { return mayExist(r.Name) }
+
+// NotFound implements api.Named.
+func (LimitRef) NotFound() string { return "There is no limit with that name." }
 
 // LimitList lists all limits of a tenant.
 type LimitList struct {

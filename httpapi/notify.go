@@ -38,6 +38,8 @@ func (s *server) notifyRoutes() {
 	api.RegisterBody[NotifyTest](s.api, api.Operation{
 		ID: "test-notify", Route: "POST /v1/notify/test", Role: auth.RoleEditor, Tag: tagTenants,
 		Summary: "Send a test notice",
+		Asks: `{"entry":{"on":["failing","recovered"],"format":"slack",` +
+			`"url":"https://hooks.slack.com/services/T000/B000/XXXX"}}`,
 		Description: "Sends the test to the given entry, to all recipients of the given job, or, without either, to the " +
 			"tenant's default recipients. The replica that gets this request sends the test at once and tries once. It " +
 			"creates no run, and it does not call addresses that jobs may not call. The response gives the result for each " +
@@ -77,6 +79,9 @@ type noticeRef struct {
 }
 
 func (r noticeRef) Exists() error { return r.Notice.exists() }
+
+// NotFound implements api.Named.
+func (noticeRef) NotFound() string { return "There is no notice with that id." }
 
 func (s *server) getNotice(ctx context.Context, tenant int32, in *noticeRef) (*answer[notices.Detail], error) {
 	return show(s.Store.Notices.GetNotice(ctx, tenant, in.Notice.id))

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"iter"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -74,8 +74,8 @@ func humaConfig() huma.Config {
 
 // describe completes the description with what the types cannot say.
 func (s *server) describe() {
-	api := s.api.OpenAPI()
-	schemas := api.Components.Schemas.Map()
+	types := s.api.OpenAPI().Components.Schemas
+	schemas := types.Map()
 	for _, schema := range schemas {
 		for _, property := range schema.Properties {
 			property.Nullable = property.Nullable && property.Type != huma.TypeArray
@@ -85,64 +85,41 @@ func (s *server) describe() {
 		}
 	}
 	describeReplacement(schemas)
-	describeChoices(schemas)
-	describeNulls(schemas)
+	for _, name := range []string{"Job", "ListedJob", "JobInput", "JobPatch", "JobReplacement"} {
+		schemas[name].Properties["name"].Pattern = domain.NameForm.String()
+	}
+	schemas["Problem"].Properties["code"].Enum = pg.Column(sortedCodes(), func(c problem.Code) any { return c })
+	describeNulls(schemas, types)
 	summarized(schemas)
-	describeDefaults(api)
+	describeDefaults(schemas, s.api.Operations)
 	describePatch(schemas)
-	for op := range operations(api) {
+	for _, op := range s.api.Operations {
 		describeRole(op)
-		describeAnswers(op)
+		describeAnswers(op.Doc)
 		describePosition(op)
-		for _, p := range op.Parameters {
+		for _, p := range op.Doc.Parameters {
 			p.Schema.Nullable = false
 		}
-		for status, response := range op.Responses {
+		for status, response := range op.Doc.Responses {
 			describeProblem(op, status, response)
 		}
 	}
 }
 
-// describeChoices names the values of fields that take few.
-func describeChoices(schemas map[string]*huma.Schema) {
-	for _, name := range []string{"Job", "ListedJob", "JobInput", "JobPatch", "JobReplacement"} {
-		p := schemas[name].Properties
-		p["concurrency_policy"].Enum = []any{
-			domain.PolicyAllow, domain.PolicyForbid, domain.PolicyReplace, domain.PolicyWait,
-			domain.PolicyQueue,
+// describeNulls says which fields may be null: objects that are always written, and the settings of a tenant, which a
+// patch removes.
+func describeNulls(schemas map[string]*huma.Schema, types huma.Registry) {
+	for name, schema := range schemas {
+		for _, field := range reflect.VisibleFields(types.TypeFromRef(body.SchemaPrefix + name)) {
+			name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+			always := field.Type.Kind() == reflect.Pointer && options == "" && field.Tag.Get("nullable") != "false"
+			if p := schema.Properties[name]; always && p != nil && p.Ref != "" {
+				schema.Properties[name] = nullable(schemas, p)
+			}
 		}
-		p["priority"].Enum = []any{domain.PriorityHigh, domain.PriorityNormal, domain.PriorityLow}
-		p["delivery"].Enum = []any{domain.DeliverAtLeastOnce, domain.DeliverAtMostOnce}
-		p["completion"].Enum = []any{domain.CompleteOnResponse, domain.CompleteAsync}
-		p["name"].Pattern = domain.NameForm.String()
 	}
-	schemas["Auth"].Properties["type"].Enum = []any{
-		domain.AuthNone, domain.AuthBearer, domain.AuthBasic, domain.AuthHeader, domain.AuthOAuth2,
-		domain.AuthOIDC,
-	}
-	schemas["Link"].Properties["when"].Enum = []any{domain.WhenSucceeded, domain.WhenFailed, domain.WhenEnded}
-	schemas["Missed"].Properties["policy"].Enum = []any{
-		domain.MissedSkip, domain.MissedFireOnce, domain.MissedFireAll,
-	}
-	schemas["Missed"].Properties["concurrency"].Enum = []any{domain.MissedOneAtATime, domain.MissedAllow}
-	schemas["Notify"].Properties["on"].Items.Enum = enum(domain.AskedEvents)
-	schemas["Notify"].Properties["format"].Enum = enum(domain.Formats)
-	schemas["Problem"].Properties["code"].Enum = enum(sortedCodes())
-}
-
-// describeNulls says which fields may be null, or absent.
-func describeNulls(schemas map[string]*huma.Schema) {
-	schemas["Retry"].Required = nil
-	for name, limit := range schemas["TenantSettings"].Properties { // in a patch, null lifts a limit
+	for name, limit := range schemas["TenantSettings"].Properties {
 		limit.Nullable = name != "notify"
-	}
-	for _, field := range []string{
-		"Run.skipped", "ListedRun.skipped", "Triggered.skipped", "Job.last_run", "ListedJob.last_run", "Explanation.run",
-		"Explanation.pause", "Explanation.archive", "Overview.archive", "Overview.frozen", "Overdue.oldest",
-		"QueueList.held_back", "QueueList.frozen", "ReplicaList.frozen", "FreezeState.deployment", "FreezeState.tenant",
-	} {
-		owner, property, _ := strings.Cut(field, ".")
-		nullable(schemas, owner, property)
 	}
 }
 
@@ -190,17 +167,12 @@ func describeReplacement(schemas map[string]*huma.Schema) {
 	}
 }
 
-// nullable makes a property that holds an object accept null. A reference cannot say that in every dialect of
-// OpenAPI, so the schema is copied to its place.
-func nullable(schemas map[string]*huma.Schema, owner, property string) {
-	place := schemas[owner].Properties
-	inline := *schemas[refName(place[property])]
-	inline.Nullable, inline.Description = true, place[property].Description
-	place[property] = &inline
-}
-
-func enum[T any](values []T) []any {
-	return pg.Column(values, func(v T) any { return v })
+// nullable returns a schema of an object that accepts null. A reference cannot say that in every dialect of OpenAPI, so
+// the schema is a copy.
+func nullable(schemas map[string]*huma.Schema, of *huma.Schema) *huma.Schema {
+	inline := *schemas[refName(of)]
+	inline.Nullable, inline.Description = true, of.Description
+	return &inline
 }
 
 // sortedCodes returns the codes by status and then by name, without CodeClientCancelled, which no client ever reads.
@@ -217,20 +189,6 @@ var sortedCodes = sync.OnceValue(func() []problem.Code {
 	})
 	return list
 })
-
-// operations yields all operations, by path and method.
-func operations(api *huma.OpenAPI) iter.Seq[*huma.Operation] {
-	return func(yield func(*huma.Operation) bool) {
-		for _, path := range slices.Sorted(maps.Keys(api.Paths)) {
-			item := api.Paths[path]
-			for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
-				if op != nil && !yield(op) {
-					return
-				}
-			}
-		}
-	}
-}
 
 // indented indents a JSON document.
 func indented(document []byte, err error) ([]byte, error) {

@@ -8,22 +8,22 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/api"
 	"punctual/scheduler/domain"
 )
 
 // describeDefaults gives the optional fields of bodies the defaults that the code fills in. Where a default depends on
 // other fields, the field's description says so, after "Absent:".
-func describeDefaults(api *huma.OpenAPI) {
-	schemas := api.Components.Schemas.Map()
+func describeDefaults(schemas map[string]*huma.Schema, operations []*api.Operation) {
 	for _, body := range []string{"JobInput", "JobReplacement"} {
 		setDefaults(schemas, schemas[body], asJSON(domain.Definition{}.WithDefaults()))
 	}
 	setDefaults(schemas, schemas["Notify"], asJSON(domain.Notify{Format: domain.Notify{}.Recipient().Format}))
-	for op := range operations(api) {
-		if op.RequestBody == nil {
+	for _, op := range operations {
+		if op.Doc.RequestBody == nil {
 			continue
 		}
-		for _, content := range op.RequestBody.Content {
+		for _, content := range op.Doc.RequestBody.Content {
 			for _, p := range schemas[refName(content.Schema)].Properties {
 				if p.Type == huma.TypeBoolean && !saysDefault(p) {
 					p.Default = false

@@ -274,6 +274,8 @@ func TestProblemsAreThoseOfTheOperation(t *testing.T) {
 		{"/v1/runs/{run}/progress", "get", "409", "superseded", "superseded", "has ended"},
 		{"/v1/runs/{run}", "get", "404", "not_found", "not_found", "There is no run with that id."},
 		{"/v1/runs", "get", "404", "not_found", "not_found", "There is no job with that id or name."},
+		{"/v1/notices/{notice}", "get", "404", "not_found", "not_found", "There is no notice with that id."},
+		{"/v1/limits/{limit}", "put", "409", "limit", "limit", "1000"},
 		{"/v1/jobs", "post", "422", "idempotency_key_reused invalid", "invalid", "fields"},
 		{"/v1/runs/{run}/fail", "post", "422", "invalid", "invalid", "fields"},
 		{"/v1/runs/{run}/fail", "post", "413", "body_too_large", "body_too_large", "66560"},
@@ -288,6 +290,15 @@ func TestProblemsAreThoseOfTheOperation(t *testing.T) {
 		if strings.Join(codes, " ") != c.codes || got.example["code"] != c.code ||
 			!strings.Contains(got.example["detail"].(string), c.detail) {
 			t.Errorf("%s %s, %s: %q, such as %v", c.method, c.path, c.status, got.description, got.example)
+		}
+	}
+	for path, item := range paths {
+		for method, op := range item.(map[string]any) {
+			for status := range op.(map[string]any)["responses"].(map[string]any) {
+				if status >= "4" && at(path, method, status).example["detail"] == "" {
+					t.Errorf("%s %s: the example of %s does not say what is wrong", method, path, status)
+				}
+			}
 		}
 	}
 	token := dig(paths, "/v1/runs/{run}/complete", "post", "parameters").([]any)[1].(map[string]any)

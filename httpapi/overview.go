@@ -24,6 +24,9 @@ func (s *server) overviewRoutes() {
 		ID: "get-overview", Route: "GET /v1/overview", Role: auth.RoleViewer, Tag: tagOverview, Summary: "Get the overview",
 		Errors:    []int{422},
 		Responses: map[string]*huma.Response{"304": {Description: "The response has an ETag that If-None-Match names"}},
+		Answers: []string{`{"overdue":{"oldest":{"due_at":"2026-12-01T10:59:39.416Z",
+			"job_id":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11","job":"daily-invoice-gen"}},
+			"last_24h":{"from":"2026-11-30T11:00:00Z","counted_at":"2026-12-01T10:59:02.117Z"}}`},
 		Description: "The trouble of the caller's tenant now, and its runs of the last 24 hours. Overdue slots and runs, " +
 			"the failing jobs and the open dead letters are read now, each up to a bound. A replica reads them at most once " +
 			"a second, for all callers: see as_of. The last 24 hours are counted " +
@@ -35,6 +38,7 @@ func (s *server) overviewRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "get-job-stats", Route: "GET /v1/jobs/{job}/stats", Role: auth.RoleViewer, Tag: tagOverview,
 		Summary: "Get the statistics of a job",
+		Past:    true,
 		Description: "How its runs of the last 24 hours went, how long they took and how late they were sent. Its newest " +
 			"1,000 runs are read at most; the response says how many were read, and back to when.",
 	}, s.getJobStats)

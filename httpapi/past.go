@@ -2,38 +2,21 @@ package httpapi
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/problem"
 	"punctual/store/pg"
 )
 
-// ofThePast are the operations that a standby may answer: those that show what is final. Of lists of runs, these are
-// the ones that ask for a final status.
-var ofThePast = []string{
-	"get-run", "list-runs", "list-job-runs", "get-job-stats", "get-forecast", "list-audit-log", "list-job-changes",
-}
-
 // headerAsOf says as of which instant an operation of the past was answered.
 const headerAsOf = "Punctual-As-Of"
 
-// past lets the reads of some operations go to the standby.
-func (s *server) past() map[string]func(huma.Context, func(huma.Context)) {
-	around := map[string]func(huma.Context, func(huma.Context)){}
-	if !s.Store.HasStandby() {
-		return around
-	}
-	for _, operation := range ofThePast {
-		around[operation] = s.readPast
-	}
-	return around
-}
-
+// readPast lets the reads of an operation go to the standby.
 func (s *server) readPast(hc huma.Context, next func(huma.Context)) {
 	r, w := humachi.Unwrap(hc)
 	reading := pg.Reading{Told: func(at time.Time) { w.Header().Set(headerAsOf, at.Format(time.RFC3339Nano)) }}
@@ -41,7 +24,7 @@ func (s *server) readPast(hc huma.Context, next func(huma.Context)) {
 		var ok bool
 		if reading.Since, ok = pg.ParsePosition(since); !ok {
 			why := problem.At("header."+problem.HeaderPosition, "must be a position as a write returns it")
-			s.api.Problem(hc.Context(), problem.Invalid(why)).Write(w)
+			s.api.Problem(hc.Context(), problem.Invalid(why), "").Write(w)
 			return
 		}
 	}
@@ -91,7 +74,7 @@ func (w *positionWriter) Write(part []byte) (int, error) {
 func (w *positionWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // describePosition describes the headers by which callers know how old an answer may be.
-func describePosition(op *huma.Operation) {
+func describePosition(op *api.Operation) {
 	text := &huma.Schema{Type: huma.TypeString}
 	add := func(response *huma.Response, name string, header *huma.Param) {
 		if response.Headers == nil {
@@ -99,21 +82,21 @@ func describePosition(op *huma.Operation) {
 		}
 		response.Headers[name] = header
 	}
-	for status, response := range op.Responses {
-		if status[0] == '2' && !reads(op.Method) {
+	for status, response := range op.Doc.Responses {
+		if status[0] == '2' && !reads(op.Doc.Method) {
 			add(response, problem.HeaderPosition, &huma.Param{Schema: text, Description: "Position of the write. Send it " +
 				"with reads that have to see the write. Absent: there is no read database, and all reads see it."})
 		}
 	}
-	if !slices.Contains(ofThePast, op.OperationID) {
+	if !op.Past {
 		return
 	}
-	op.Parameters = append(op.Parameters, &huma.Param{
+	op.Doc.Parameters = append(op.Doc.Parameters, &huma.Param{
 		Name: problem.HeaderPosition, In: "header", Schema: text, Example: "16/B374D848",
 		Description: "The position that a write returned: the answer knows of that write. Absent: the answer may be as " +
 			"old as the deployment's --max-staleness.",
 	})
-	add(op.Responses["200"], headerAsOf, &huma.Param{
+	add(op.Doc.Responses["200"], headerAsOf, &huma.Param{
 		Schema: &huma.Schema{Type: huma.TypeString, Format: "date-time"},
 		Description: "The instant as of which the answer was read, if a read database may answer. Absent: the answer is " +
 			"of now.",

@@ -57,6 +57,11 @@ var uuidForm = regexp.MustCompile(`(?i)^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-
 // Exists returns ErrNotFound for a malformed id or name.
 func (j JobRef) Exists() error { return mayExist(j.Job) }
 
+// NotFound implements api.Named.
+func (JobRef) NotFound() string { return noSuchJob }
+
+const noSuchJob = "There is no job with that id or name."
+
 // mayExist returns ErrNotFound for a malformed id or name.
 func mayExist(name string) error {
 	if !domain.NameForm.MatchString(name) {

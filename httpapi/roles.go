@@ -31,18 +31,17 @@ func securitySchemes() map[string]*huma.SecurityScheme {
 
 // describeRole says which role an operation needs, for people and for programs. It also describes the tenant header.
 // An operation without a role needs a run token. huma does not check that: the handlers do, and answer 401.
-func describeRole(op *huma.Operation) {
-	role := api.RoleOf(op)
-	if role == auth.RoleNone {
-		for _, p := range op.Parameters {
+func describeRole(op *api.Operation) {
+	if op.Role == auth.RoleNone {
+		for _, p := range op.Doc.Parameters {
 			p.Required = true
 		}
 		return
 	}
-	needs := fmt.Sprintf("Needs the role %s.", role)
-	op.Description = strings.TrimPrefix(op.Description+" "+needs, " ")
-	op.Security = []map[string][]string{{bearerScheme: {}}}
-	op.Parameters = append(op.Parameters, &huma.Param{
+	needs := fmt.Sprintf("Needs the role %s.", op.Role)
+	op.Doc.Description = strings.TrimPrefix(op.Description+" "+needs, " ")
+	op.Doc.Security = []map[string][]string{{bearerScheme: {}}}
+	op.Doc.Parameters = append(op.Doc.Parameters, &huma.Param{
 		Name: auth.HeaderTenant, In: "header", Schema: &huma.Schema{Type: huma.TypeString},
 		Description: "The tenant to act for. Operators may name any tenant; other callers only their own. Absent: the " +
 			"tenant of the key or token.",
@@ -101,7 +100,7 @@ func (s *server) only(role auth.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := s.admit(r.Context(), w, r, role)
 		if err != nil {
-			s.api.Problem(r.Context(), err).Write(w)
+			s.api.Problem(r.Context(), err, "").Write(w)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(c.Within(r.Context())))

@@ -26,21 +26,26 @@ func (s *server) runRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "list-job-runs", Route: "GET /v1/jobs/{job}/runs", Role: auth.RoleViewer, Tag: tagRuns,
 		Summary:     "List the runs of a job",
+		Past:        true,
 		Description: "By id, this also works for a deleted job. Newest first. All filters must match. " + aYear,
 	}, s.listJobRuns)
 	api.Register(s.api, api.Operation{
 		ID: "get-run", Route: "GET /v1/runs/{run}", Role: auth.RoleViewer, Tag: tagRuns, Summary: "Get a run",
+		Past:    true,
+		Answers: []string{exampleWholeRun},
 		Description: "With its attempts, including the one in flight, the request that they send, and its result; or with " +
 			"its steps. The request is not stored: it is built from the run and its version of the job. A dated run that is " +
 			"pending is shown as its claim would make it now. When it is moved, its id changes.",
 	}, s.getRun)
 	api.Register(s.api, api.Operation{
 		ID: "list-runs", Route: "GET /v1/runs", Role: auth.RoleViewer, Tag: tagRuns, Summary: "List runs",
+		Past:        true,
 		Description: "Runs and recorded skips, newest first. All filters must match. " + aYear,
 	}, s.listRuns)
 	api.Register(s.api, api.Operation{
 		ID: "list-run-changes", Route: "GET /v1/runs/changes", Role: auth.RoleViewer, Tag: tagRuns,
-		Summary: "List the runs that have ended since", Errors: []int{409, 410},
+		Summary: "List the runs that have ended since", Errors: []int{410},
+		Conflict: stateConflict("No changes are recorded, because the tenant has no changes_kept"),
 		Description: "A feed for a warehouse or a data lake: each run that has ended, whatever ended it, and each recorded " +
 			"skip, at least once. None is skipped, whatever commits at the same time. Ask again with after = next. The runs " +
 			"are shown as they are now; those of steps are among them. The tenant needs a changes_kept, which an operator " +
@@ -49,7 +54,11 @@ func (s *server) runRoutes() {
 	}, s.listRunChanges)
 	api.Register(s.api, api.Operation{
 		ID: "cancel-run", Route: "POST /v1/runs/{run}/cancel", Role: auth.RoleEditor, Tag: tagRuns, Summary: "Cancel a run",
-		Status: http.StatusAccepted, Errors: []int{409}, Responses: api.Rendered[runs.Run](s.api, http.StatusAccepted),
+		Status: http.StatusAccepted, Responses: api.Rendered[runs.Run](s.api, http.StatusAccepted),
+		Conflict: stateConflict("Run 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 has ended as succeeded"),
+		Answers: []string{
+			examplePending, `{"status":"cancelled","reason":"cancelled_by_user","finished_at":"2026-12-01T15:20:31.114Z"}`,
+		},
 		Description: "A waiting run ends at once. A run in flight is cut off within two seconds, on any replica, and ends " +
 			"as cancelled, even if its target responds. Until then, its status is running and its reason cancelled_by_user. " +
 			"Repeating the request changes nothing. A dated run that is pending is removed: then it is not found any more. " +
@@ -57,8 +66,11 @@ func (s *server) runRoutes() {
 	}, s.cancelRun)
 	api.RegisterBody[RerunInput](s.api, api.Operation{
 		ID: "rerun-run", Route: "POST /v1/runs/{run}/rerun", Role: auth.RoleEditor, Tag: tagRuns, Summary: "Rerun a run",
-		Status: http.StatusAccepted, Errors: []int{409},
+		Status:    http.StatusAccepted,
 		Responses: orDry[domain.RerunPlan, runs.Run](s.api, "The plan that a dry run made"),
+		Conflict:  stateConflict("Run 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 is running: only a run that has ended can be made again"),
+		Asks:      `{"body":{"range":"2026-11-30"},"same_key":false}`,
+		Answers:   []string{examplePending, `{"rerun_of":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"}`},
 		Description: "Creates a new run from a run that has ended, with any outcome. The new run has the trigger manual " +
 			"and the same slot, and uses the job's current definition. If the original run sent its own body or headers in " +
 			"place of the job's, the new run sends them too, unless the body here replaces them. The target treats it as a " +
@@ -76,6 +88,9 @@ type RunRef struct {
 
 // Exists returns ErrNotFound for a malformed id.
 func (r RunRef) Exists() error { return r.Run.exists() }
+
+// NotFound implements api.Named.
+func (RunRef) NotFound() string { return "There is no run with that id." }
 
 func (s *server) getRun(ctx context.Context, tenant int32, in *RunRef) (*answer[runs.Run], error) {
 	run, err := s.Store.Runs.GetRun(ctx, tenant, in.Run.id)

@@ -46,6 +46,9 @@ func (s *server) scheduleRoutes() {
 	api.RegisterBody[PreviewInput](s.api, api.Operation{
 		ID: "preview-schedule", Route: "POST /v1/schedules/preview", Role: auth.RoleViewer, Tag: tagSchedules,
 		Summary: "Preview a schedule", MaxBody: api.MaxBody,
+		Asks: `{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},` +
+			`"from":"2026-03-28T00:00:00Z","n":2}`,
+		Answers:     []string{examplePreview},
 		Description: "Checks the schedule in the same way as a job's schedule, and stores nothing.",
 	}, api.Required, s.preview)
 	api.Register(s.api, api.Operation{

@@ -17,6 +17,7 @@ func (s *server) secretRoutes() {
 	api.RegisterBody[SecretInput](s.api, api.Operation{
 		ID: "put-secret", Route: "PUT /v1/secrets/{secret}", Role: auth.RoleAdmin, Tag: tagSecrets,
 		Summary: "Create or replace a secret",
+		Asks:    `{"value":"s3cr3t","description":"of the billing team"}`,
 		Description: "The value is stored encrypted and never shown again. All jobs that refer to the secret use a new " +
 			"value within 10 seconds. The same value and description change nothing.",
 	}, api.Required, s.putSecret)
@@ -30,12 +31,15 @@ func (s *server) secretRoutes() {
 	}, s.getSecret)
 	api.Register(s.api, api.Operation{
 		ID: "delete-secret", Route: "DELETE /v1/secrets/{secret}", Role: auth.RoleAdmin, Tag: tagSecrets,
-		Summary: "Delete a secret", Errors: []int{409},
+		Summary: "Delete a secret",
+		Conflict: problem.New(problem.CodeState,
+			`Secret "billing-token" is used by active or paused jobs: daily-invoice-gen.`),
 		Description: "The response is 409 while active or paused jobs refer to the secret. It names up to ten of them.",
 	}, s.deleteSecret)
 	api.Register(s.api, api.Operation{
 		ID: "create-signing-secret", Route: "POST /v1/signing-secrets", Role: auth.RoleAdmin, Tag: tagSecrets,
-		Summary: "Create a signing secret", Status: http.StatusCreated, Errors: []int{409},
+		Summary: "Create a signing secret", Status: http.StatusCreated,
+		Conflict: stateConflict("There are 10 live signing secrets; delete one first"),
 		Description: "It signs within 10 seconds, in addition to the other signing secrets. The response shows the secret, " +
 			"once. To rotate: create one, give it to the receivers, and delete the old one.",
 	}, s.createSigningSecret)
@@ -47,7 +51,9 @@ func (s *server) secretRoutes() {
 	}, s.listSigningSecrets)
 	api.Register(s.api, api.Operation{
 		ID: "delete-signing-secret", Route: "DELETE /v1/signing-secrets/{signing_secret}", Role: auth.RoleAdmin,
-		Tag: tagSecrets, Summary: "Delete a signing secret", Errors: []int{409},
+		Tag: tagSecrets, Summary: "Delete a signing secret",
+		Conflict: stateConflict("Signing secret 019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e is the last one that does not " +
+			"expire; create another first"),
 		Description: "At once, or with ?in= after a delay. The last signing secret that does not expire cannot be deleted: " +
 			"409.",
 	}, s.deleteSigningSecret)
@@ -82,6 +88,9 @@ type SecretRef struct {
 
 // Exists returns ErrNotFound for a malformed name.
 func (r SecretRef) Exists() error { return mayExist(r.Name) }
+
+// NotFound implements api.Named.
+func (SecretRef) NotFound() string { return "There is no secret with that name." }
 
 func (s *server) listSecrets(ctx context.Context, tenant int32, in *Paging) (*answer[List[secrets.Secret]], error) {
 	return pageOf(s.Store.Secrets.ListSecrets(ctx, tenant, in.page()))
@@ -147,6 +156,9 @@ type deleteSigningSecretInput struct {
 }
 
 func (d deleteSigningSecretInput) Exists() error { return d.ID.exists() }
+
+// NotFound implements api.Named.
+func (deleteSigningSecretInput) NotFound() string { return "There is no signing secret with that id." }
 
 // longestGrace bounds how long a deleted signing secret goes on signing.
 const longestGrace = 720 * time.Hour

@@ -19,18 +19,24 @@ import (
 func (s *server) tenantRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "get-own-tenant", Route: "GET /v1/tenant", Role: auth.RoleViewer, Tag: tagTenants,
-		Summary: "Get the tenant of the caller", Description: "With its limits and how much of them it uses.",
+		Summary:     "Get the tenant of the caller",
+		NotFound:    noSuchTenant,
+		Description: "With its limits and how much of them it uses.",
 	}, s.getOwnTenant)
 	api.RegisterBody[TenantNotify](s.api, api.Operation{
 		ID: "patch-own-tenant", Route: "PATCH /v1/tenant", Role: auth.RoleAdmin, Tag: tagTenants,
-		Summary: "Change the tenant of the caller",
+		Summary:  "Change the tenant of the caller",
+		NotFound: noSuchTenant,
+		Asks: `{"notify":[{"on":["failing","dead","stale","recovered"],"format":"slack",` +
+			`"url":"https://hooks.slack.com/services/T000/B000/XXXX"}]}`,
 		Description: "A JSON merge patch (RFC 7396) on the settings that the tenant's admins control: absent fields stay. " +
 			"These are the recipients of notices about jobs that have no notify of their own; null: no recipients. Replicas " +
 			"use the change within ten seconds.",
 	}, api.Required, s.patchOwnTenant)
 	api.RegisterBody[TenantInput](s.api, api.Operation{
 		ID: "create-tenant", Route: "POST /v1/tenants", Role: auth.RoleOperator, Tag: tagTenants,
-		Summary: "Create a tenant", Status: http.StatusCreated, Errors: []int{409},
+		Summary: "Create a tenant", Status: http.StatusCreated,
+		Conflict:    tenants.ErrTenantExists,
 		Description: "An absent limit means no limit.",
 	}, api.Required, s.createTenant)
 	api.Register(s.api, api.Operation{
@@ -44,12 +50,14 @@ func (s *server) tenantRoutes() {
 	api.RegisterBody[TenantSettings](s.api, api.Operation{
 		ID: "patch-tenant", Route: "PATCH /v1/tenants/{tenant}", Role: auth.RoleOperator, Tag: tagTenants,
 		Summary: "Change a tenant",
+		Asks:    `{"weight":2,"max_jobs":null}`,
 		Description: "A JSON merge patch (RFC 7396): absent fields stay, and null removes a limit. Replicas use the change " +
 			"within two seconds.",
 	}, api.Required, s.patchTenant)
 	api.Register(s.api, api.Operation{
 		ID: "delete-tenant", Route: "DELETE /v1/tenants/{tenant}", Role: auth.RoleOperator, Tag: tagTenants,
-		Summary: "Delete a tenant", Errors: []int{409},
+		Summary:  "Delete a tenant",
+		Conflict: stateConflict(`Tenant "billing" has 812 active or paused jobs; delete them first`),
 		Description: "Revokes the tenant's keys and grants; the response names what is left of the schemas of its grants. " +
 			"The response is 409 if the tenant has active or paused jobs, and for the tenant default. The tenant's history stays until retention deletes it. Its name can be used again.",
 	}, s.deleteTenant)
@@ -117,6 +125,11 @@ type TenantRef struct {
 
 // Exists returns ErrNotFound for a malformed name.
 func (t TenantRef) Exists() error { return mayExist(t.Tenant) }
+
+// NotFound implements api.Named.
+func (TenantRef) NotFound() string { return noSuchTenant }
+
+const noSuchTenant = "There is no tenant with that name."
 
 func (s *server) getTenant(ctx context.Context, _ int32, in *TenantRef) (*answer[TenantWithUsage], error) {
 	return s.withUsage(ctx)(s.Store.Tenants.GetTenant(ctx, in.Tenant))

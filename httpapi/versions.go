@@ -27,7 +27,8 @@ func (s *server) versionRoutes() {
 	}, s.getVersion)
 	api.Register(s.api, api.Operation{
 		ID: "restore-version", Route: "POST /v1/jobs/{job}/versions/{version}/restore", Role: auth.RoleEditor, Tag: tagJobs,
-		Summary: "Restore a version of a job", Errors: []int{409, 412, 422},
+		Summary: "Restore a version of a job", Errors: []int{412, 422},
+		Conflict: stateConflict(`Job "daily-invoice-gen": give its body anew: it was sealed with another key`),
 		Description: "Writes the version's definition as the job's next version, by the rules and limits of a PUT now. The " +
 			"job keeps its name, and stays paused or active. If nothing differs, nothing is written. To restore only if no " +
 			"other caller has changed the job since, send If-Match.",
@@ -35,6 +36,7 @@ func (s *server) versionRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "list-job-changes", Route: "GET /v1/jobs/{job}/changes", Role: auth.RoleViewer, Tag: tagJobs,
 		Summary: "List the changes of a job",
+		Past:    true,
 		Description: "Who changed the job, its runs and its dead letters, what and when: the part of the audit log that is " +
 			"about the job, without addresses. Newest first. By id, this also works for a deleted job.",
 	}, s.listJobChanges)
@@ -66,6 +68,11 @@ func (s *server) listVersions(
 type VersionRef struct {
 	JobRef
 	Version int32 `path:"version" minimum:"1" doc:"Number of the version." example:"6"`
+}
+
+// NotFound implements api.Named.
+func (VersionRef) NotFound() string {
+	return "There is no job with that id or name, or it has no such version; old versions are kept as long as runs."
 }
 
 type getVersionInput struct {

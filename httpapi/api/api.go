@@ -15,6 +15,7 @@ import (
 
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
+	"punctual/httpapi/problem"
 )
 
 // MaxBody bounds bodies, in bytes, unless an operation has another bound.
@@ -23,13 +24,13 @@ const MaxBody = 1 << 20
 // API is a set of operations, with their description.
 type API struct {
 	huma.API
-	Log      *slog.Logger
-	NotFound func(route string) string // what is said of a thing that does not exist, by the pattern of its path
-	Missing  []string                  // what operations lack
-	IDs      []string                  // of the operations, in their order
+	Log        *slog.Logger
+	NotFound   string       // what operations whose path names nothing say of a thing that does not exist
+	Missing    []string     // what operations lack
+	Operations []*Operation // in their order
 
-	// Around are further middlewares of operations. They know the caller.
-	Around map[string]func(huma.Context, func(huma.Context))
+	// Past is a middleware of the operations of the past; nil: there is none. It knows the caller.
+	Past func(huma.Context, func(huma.Context))
 
 	// Admit returns the caller of a request if its role suffices.
 	Admit func(ctx context.Context, w http.ResponseWriter, r *http.Request, role auth.Role) (auth.Caller, error)
@@ -44,25 +45,25 @@ type Operation struct {
 	Tag     string    // the group that it belongs to
 	Summary string
 	Status  int   // of success; 0: what huma chooses
-	Errors  []int // besides what every caller may get, and besides 422 if it has parameters
+	Errors  []int // besides what every caller may get, 409 with a Conflict, and 422 if it has parameters
 	MaxBody int64 // in bytes; 0: MaxBody
+	Past    bool  // it shows what is final, so a standby may answer it; a list of runs if only those are asked for
+
+	Conflict  error          // an example of an answer with 409; nil: there is none
+	Conflicts []problem.Code // of further answers with 409
+	Asks      string         // an example of its body; empty: the examples of the fields make one
+	Answers   []string       // how an example of its answer differs from what the fields say: merge patches
 
 	Responses   map[string]*huma.Response
 	RequestBody *huma.RequestBody
 	Description string
-}
-
-const roleExtension = "x-punctual-role"
-
-// RoleOf returns the least role of the callers of an operation.
-func RoleOf(op *huma.Operation) auth.Role {
-	role, _ := op.Extensions[roleExtension].(auth.Role)
-	return role
+	NotFound    string          // what it says of a thing that does not exist, unless its input says that
+	Doc         *huma.Operation // its description, once it is registered
 }
 
 // Register adds an operation. An error of its handler is answered as a problem.
 func Register[I, O any](a *API, o Operation, handle func(context.Context, int32, *I) (*O, error)) {
-	register(a, o.described(), o.Open, handle)
+	register(a, &o, o.described(), handle)
 }
 
 func (o Operation) described() huma.Operation {
@@ -73,51 +74,65 @@ func (o Operation) described() huma.Operation {
 		RequestBody: o.RequestBody, RejectUnknownQueryParameters: true,
 	}
 	if o.Role != auth.RoleNone {
-		op.Extensions = map[string]any{roleExtension: o.Role}
+		op.Extensions = map[string]any{"x-punctual-role": o.Role}
+	}
+	if o.Conflict != nil {
+		op.Errors = append(op.Errors, http.StatusConflict)
 	}
 	return op
 }
 
 func register[I, O any](
-	a *API, op huma.Operation, open bool, handle func(context.Context, int32, *I) (*O, error),
+	a *API, o *Operation, op huma.Operation, handle func(context.Context, int32, *I) (*O, error),
 ) {
-	a.IDs = append(a.IDs, op.OperationID)
-	role := RoleOf(&op)
+	a.Operations = append(a.Operations, o)
 	switch {
-	case role != auth.RoleNone:
-		op.Middlewares = append(op.Middlewares, a.authorize(role))
+	case o.Role != auth.RoleNone:
+		op.Middlewares = append(op.Middlewares, a.authorize(o.Role))
 		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
 			http.StatusTooManyRequests)
-	case !open:
-		a.Missing = append(a.Missing, "a role for "+op.OperationID)
+	case !o.Open:
+		a.Missing = append(a.Missing, "a role for "+o.ID)
 	}
-	if around := a.Around[op.OperationID]; around != nil {
-		op.Middlewares = append(op.Middlewares, around)
+	if o.Past && a.Past != nil {
+		op.Middlewares = append(op.Middlewares, a.Past)
 	}
-	if _, named := any(new(I)).(Named); !named && strings.Contains(op.Path, "{") {
-		a.Missing = append(a.Missing, "a check of the names in the path of "+op.OperationID)
+	if named, is := any(new(I)).(Named); is {
+		o.NotFound = named.NotFound()
+	} else if strings.Contains(op.Path, "{") {
+		a.Missing = append(a.Missing, "a check of the names in the path of "+o.ID)
 	}
-	huma.Register(a.API, op, func(ctx context.Context, in *I) (*O, error) {
+	o.NotFound = cmp.Or(o.NotFound, a.NotFound)
+	huma.Register(a, op, func(ctx context.Context, in *I) (*O, error) {
 		tenant := auth.CallerOf(ctx).Tenant.ID
-		if role != auth.RoleNone && tenant == 0 { // the store would take 0 as every tenant
-			return nil, a.Problem(ctx, errors.New("a request without a tenant"))
+		if o.Role != auth.RoleNone && tenant == 0 { // the store would take 0 as every tenant
+			return nil, a.Problem(ctx, errors.New("a request without a tenant"), "")
 		}
 		if named, ok := any(in).(Named); ok {
 			if err := named.Exists(); err != nil {
-				return nil, a.Problem(ctx, err)
+				return nil, a.Problem(ctx, err, o.NotFound)
 			}
 		}
 		out, err := handle(ctx, tenant, in)
 		if err != nil {
-			return nil, a.Problem(ctx, err)
+			return nil, a.Problem(ctx, err, o.NotFound)
 		}
 		return out, nil
 	})
 }
 
+// DocumentOperation implements huma.OperationDocumenter: the operation keeps its description.
+func (a *API) DocumentOperation(op *huma.Operation) {
+	a.OpenAPI().AddOperation(op)
+	a.Operations[len(a.Operations)-1].Doc = op
+}
+
 // Named is implemented by inputs that name a thing. A malformed name or id never reaches the database, nor the
-// handler: Exists returns what is answered for a thing that does not exist.
-type Named interface{ Exists() error }
+// handler: Exists returns what is answered for a thing that does not exist. NotFound says that for people.
+type Named interface {
+	Exists() error
+	NotFound() string
+}
 
 // Whether an operation needs its body.
 const (
@@ -135,7 +150,7 @@ func RegisterBody[B, I, O any](
 	op.Errors = append(op.Errors, http.StatusBadRequest, http.StatusRequestEntityTooLarge,
 		http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
 	op.RequestBody = &huma.RequestBody{Required: need}
-	register(a, op, o.Open, handle)
+	register(a, &o, op, handle)
 	// Described only now: huma would read a body that it knows the schema of. body goes by this too.
 	media := &huma.MediaType{Schema: a.schema(reflect.TypeFor[B]())}
 	op.RequestBody.Content = map[string]*huma.MediaType{body.MediaJSON: media}
@@ -163,7 +178,7 @@ func (a *API) authorize(role auth.Role) func(huma.Context, func(huma.Context)) {
 		ctx := hc.Context()
 		c, err := a.Admit(ctx, w, r, role)
 		if err != nil {
-			a.Problem(ctx, err).Write(w)
+			a.Problem(ctx, err, "").Write(w)
 			return
 		}
 		next(huma.WithContext(hc, c.Within(ctx)))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/go-chi/chi/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/httpapi/problem"
@@ -15,12 +14,9 @@ import (
 	"punctual/store/pg"
 )
 
-// Problem turns an error of a handler into the problem that the client sees. Details for operators only go to the log.
-func (a *API) Problem(ctx context.Context, err error) *problem.Problem {
-	notFound := ""
-	if a.NotFound != nil {
-		notFound = a.NotFound(chi.RouteContext(ctx).RoutePattern())
-	}
+// Problem turns an error of a handler into the problem that the client sees. notFound is said of a thing that does not
+// exist. Details for operators only go to the log.
+func (a *API) Problem(ctx context.Context, err error, notFound string) *problem.Problem {
 	p := ProblemOf(ctx, err, notFound)
 	if p.Status >= http.StatusInternalServerError {
 		a.Log.LogAttrs(ctx, levelOf(p), "request failed", ErrorAttrs(ctx, err)...)

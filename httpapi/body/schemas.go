@@ -54,9 +54,12 @@ func (secretText) Schema(huma.Registry) *huma.Schema {
 
 func textOf(format string) *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: format} }
 
+// SchemaPrefix begins the references to schemas.
+const SchemaPrefix = "#/components/schemas/"
+
 // NewSchemas returns an empty registry, which describes the scheduler's types by those above.
 func NewSchemas(name func(t reflect.Type, hint string) string) huma.Registry {
-	registry := huma.NewMapRegistry("#/components/schemas/", name)
+	registry := huma.NewMapRegistry(SchemaPrefix, name)
 	registry.RegisterTypeAlias(reflect.TypeFor[domain.Duration](), reflect.TypeFor[durationText]())
 	registry.RegisterTypeAlias(reflect.TypeFor[domain.Instant](), reflect.TypeFor[instantText]())
 	registry.RegisterTypeAlias(reflect.TypeFor[domain.EventFilter](), reflect.TypeFor[map[string]any]())

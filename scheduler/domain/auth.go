@@ -24,7 +24,7 @@ const (
 
 // Auth says how a request authenticates to its target. Exactly one of Secret and Value is set, unless the type is none.
 type Auth struct {
-	Type     AuthType `json:"type" doc:"none; bearer; basic, with username; header, with the field header; oauth2 and oidc fetch a token with the client credentials grant and send it as a bearer token." example:"bearer"`
+	Type     AuthType `json:"type" enum:"none,bearer,basic,header,oauth2,oidc" doc:"none; bearer; basic, with username; header, with the field header; oauth2 and oidc fetch a token with the client credentials grant and send it as a bearer token." example:"bearer"`
 	Secret   string   `json:"secret,omitempty" minLength:"1" doc:"Name of a secret (PUT /v1/secrets/{secret}): the token, the password, the header's value or the client secret. Read right before sending: a changed secret is used within 10 seconds. Absent: value holds it." example:"billing-token"`
 	Value    Hidden   `json:"value,omitzero" doc:"The secret itself, in place of a name: stored encrypted, and shown as ***. Absent: secret names it; in a patch, it stays." example:"s3cr3t"`
 	Username string   `json:"username,omitempty" minLength:"1" doc:"With basic: the user. Absent: an empty name."`

@@ -18,7 +18,7 @@ type Definition struct {
 	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: one of cron, every, at, delay and event. Absent: it runs only when triggered."`
 	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id. A jitter longer than half the gap to the next slot spreads over half the gap. Absent: the deployment's default (--default-jitter, 1s) for cron slots a minute or more apart, else 0s." example:"1s"`
 	Missed            Missed            `json:"missed,omitzero" doc:"The policy for slots that were not claimed in time."`
-	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" minLength:"1" doc:"The policy for a slot that is due while a run of the job is active. allow: both run; forbid: the slot is skipped, and the skip is recorded; replace: the active run is cancelled; wait: one run waits; queue: all runs wait, and go one at a time, the oldest first. Absent: allow; forbid for a job with steps or completion async that has slots."`
+	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" minLength:"1" enum:"allow,forbid,replace,wait,queue" doc:"The policy for a slot that is due while a run of the job is active. allow: both run; forbid: the slot is skipped, and the skip is recorded; replace: the active run is cancelled; wait: one run waits; queue: all runs wait, and go one at a time, the oldest first. Absent: allow; forbid for a job with steps or completion async that has slots."`
 	MaxPendingRuns    int               `json:"max_pending_runs,omitempty" minimum:"1" maximum:"100000" doc:"With concurrency_policy queue: how many runs may wait. Further slots are skipped with reason limit, and triggers are refused. Absent: 1000." example:"1000"`
 	Limits            []string          `json:"limits,omitempty" maxItems:"4" doc:"Up to four limits that the job shares with all jobs that name them: PUT /v1/limits/{limit}. A run starts when all of them have room, and holds them until it ends. Absent: none." example:"[\"warehouse\"]"`
 	ExpiresAfter      Duration          `json:"expires_after,omitzero" doc:"How long after the slot was due an attempt may still start. Absent: a run never expires." example:"1h"`
@@ -27,9 +27,9 @@ type Definition struct {
 	Timeout           Duration          `json:"timeout,omitzero" doc:"Time limit for one whole exchange with the target: 1ms to 24h." example:"30s"`
 	Retry             Retry             `json:"retry,omitzero" doc:"How a run is attempted again after a failure."`
 	Queue             string            `json:"queue,omitempty" minLength:"1" doc:"The queue in which its runs wait, and whose concurrency they use." example:"default"`
-	Priority          Priority          `json:"priority,omitempty" minLength:"1" doc:"Order within the queue."`
-	Delivery          Delivery          `json:"delivery,omitempty" minLength:"1" doc:"at_least_once attempts a run until it succeeds or exhausts its attempts. at_most_once never repeats a request that may have been sent."`
-	Completion        Completion        `json:"completion,omitempty" minLength:"1" doc:"When an attempt is done: with its response, or, with async, when the target reports the end. An async target answers 202 and reports later."`
+	Priority          Priority          `json:"priority,omitempty" minLength:"1" enum:"high,normal,low" doc:"Order within the queue."`
+	Delivery          Delivery          `json:"delivery,omitempty" minLength:"1" enum:"at_least_once,at_most_once" doc:"at_least_once attempts a run until it succeeds or exhausts its attempts. at_most_once never repeats a request that may have been sent."`
+	Completion        Completion        `json:"completion,omitempty" minLength:"1" enum:"response,async" doc:"When an attempt is done: with its response, or, with async, when the target reports the end. An async target answers 202 and reports later."`
 	HeartbeatTimeout  Duration          `json:"heartbeat_timeout,omitzero" doc:"With completion async: the attempt is lost when the target is silent for longer than this. Absent: 5m." example:"5m"`
 	MaxDuration       Duration          `json:"max_duration,omitzero" doc:"With completion async: the longest that an attempt may take, even while it sends heartbeats. Absent: 24h. Of a job with steps: the longest that all of them may take; absent: 7 days. Steps with when: ended may then run for as long once more, at most 5m." example:"24h"`
 	KeepResponse      *int              `json:"keep_response,omitempty" doc:"How many bytes of each response body are kept, also for successes: at most 65536 (64 KiB); 0 keeps nothing. Absent: the first 1024 bytes, for failures only." minimum:"0" maximum:"65536" example:"4096"`
@@ -184,11 +184,11 @@ const (
 
 // Missed says what happens to slots claimed later than Tolerance after they were due.
 type Missed struct {
-	Policy    MissedPolicy `json:"policy,omitempty" minLength:"1" doc:"skip: no missed slot runs; fire_once: the newest missed slot runs; fire_all: each missed slot runs, oldest first."`
+	Policy    MissedPolicy `json:"policy,omitempty" minLength:"1" enum:"skip,fire_once,fire_all" doc:"skip: no missed slot runs; fire_once: the newest missed slot runs; fire_all: each missed slot runs, oldest first."`
 	Tolerance Duration     `json:"tolerance,omitzero" doc:"A slot claimed later than this after it was due is missed." example:"60s"`
 	Window    Duration     `json:"window,omitzero" doc:"Missed slots older than this never run. Absent: of missed slots, the newest runs until the next slot comes, and others for 24h; both no longer than runs are kept. One-shots: unlimited." example:"24h"`
 
-	Concurrency MissedConcurrency `json:"concurrency,omitempty" minLength:"1" doc:"With policy fire_all: one_at_a_time: each missed slot begins when the run of the one before has ended, retries included, whatever the concurrency_policy. allow: missed slots run side by side; only with concurrency_policy allow. Absent: one_at_a_time." example:"one_at_a_time"`
+	Concurrency MissedConcurrency `json:"concurrency,omitempty" minLength:"1" enum:"one_at_a_time,allow" doc:"With policy fire_all: one_at_a_time: each missed slot begins when the run of the one before has ended, retries included, whatever the concurrency_policy. allow: missed slots run side by side; only with concurrency_policy allow. Absent: one_at_a_time." example:"one_at_a_time"`
 }
 
 // inOrder reports whether each missed slot waits for the end of the one before.

@@ -5,7 +5,7 @@ import "fmt"
 // Link is one edge of a chain: the end of a run of the job that has it triggers another job, once.
 type Link struct {
 	Job  string   `json:"job" doc:"Name or id of the job. Of a deleted job the id is shown." example:"send-report"`
-	When LinkWhen `json:"when,omitempty" minLength:"1" doc:"failed: dead, for any reason; ended: succeeded, dead or cancelled. Absent: succeeded."`
+	When LinkWhen `json:"when,omitempty" minLength:"1" enum:"succeeded,failed,ended" doc:"failed: dead, for any reason; ended: succeeded, dead or cancelled. Absent: succeeded."`
 }
 
 // LinkWhen is which end of a run triggers another job.
