@@ -29,7 +29,7 @@ func (s *Claims) Facing(
 	b.Queue(`
 		SELECT r.id
 		FROM punctual.runs_of(ARRAY(SELECT run_id FROM punctual.ready WHERE job_id = $1)) r
-		WHERE r.status IN ('pending', 'retrying')
+		WHERE r.status IN ('pending', 'retrying') AND r.step IS NULL -- its workflow has the gate
 		  AND ($2 OR r.fence IS NULL AND r.trigger NOT IN ('catchup', 'backfill', 'replay'))
 		ORDER BY r.id
 		LIMIT 3`, job, policy == domain.PolicyForbid).Query(pg.Into(&waiting, pgx.RowTo[uuid.UUID]))

@@ -65,21 +65,6 @@ func TestHowAWorkflowEnds(t *testing.T) {
 		do          func(c Replica, a domain.Assignment, steps map[string]domain.Assignment)
 		state, runs string
 	}{
-		"a step dies": {
-			func(c Replica, _ domain.Assignment, s map[string]domain.Assignment) {
-				c.FinishAndRelease(Died(s["a"]))
-				c.FinishAndRelease(Succeeded(c.ClaimSteps()["clean"]))
-			}, "dead http_5xx attempt 1 finished dead letter of 1 http_5xx attempts: 1 failed http_5xx",
-			"a dead http_5xx, b skipped upstream_failed, clean succeeded",
-		},
-		"it is cancelled": {
-			func(c Replica, a domain.Assignment, s map[string]domain.Assignment) {
-				c.Cancel(a.RunID)
-				c.GoOn()
-				c.FinishAndRelease(Succeeded(s["a"])) // a replica has it
-			}, "cancelled cancelled_by_user attempt 1 finished attempts: 1 cancelled cancelled_by_user",
-			"a cancelled cancelled_by_user",
-		},
 		"a step is cancelled": {
 			func(c Replica, _ domain.Assignment, s map[string]domain.Assignment) {
 				c.Cancel(s["a"].RunID)
@@ -121,19 +106,6 @@ func TestHowAWorkflowEnds(t *testing.T) {
 			}, "cancelled cancelled_by_user attempt 1 finished attempts: 1 cancelled cancelled_by_user",
 			"a cancelled cancelled_by_user",
 		},
-		"its job is deleted": {func(c Replica, _ domain.Assignment, s map[string]domain.Assignment) {
-			c.Must(c.Jobs.DeleteJob(c.T.Context(), c.Tenant, "w", nil, false))
-			c.FinishAndRelease(Succeeded(s["a"])) // its request was out
-		}, "cancelled job_deleted attempt 1 finished attempts: 1 cancelled job_deleted", "a succeeded"},
-		"a step's replica is lost": {
-			func(c Replica, _ domain.Assignment, s map[string]domain.Assignment) {
-				c.Lose(c.ReplicaID)
-				c.Recover()
-				c = AsReplica(c.Fixture)
-				c.FinishAndRelease(Succeeded(c.ClaimSteps()["clean"]))
-			}, "dead lost attempt 1 finished dead letter of 1 lost attempts: 1 lost lost",
-			"a dead lost, b skipped upstream_failed, clean succeeded",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := NewReplica(t)
@@ -150,24 +122,6 @@ func TestHowAWorkflowEnds(t *testing.T) {
 			c.Clean()
 		})
 	}
-}
-
-// A replica that dies before the run of a workflow has begun costs nothing: it has sent nothing.
-func TestAWorkflowOutlivesTheReplicaThatClaimedIt(t *testing.T) {
-	c := NewReplica(t)
-	c.Create("w", Never, Steps("a"))
-	run := c.Begun("w").RunID
-	c.Lose(c.ReplicaID)
-	c.Recover()
-	c = AsReplica(c.Fixture)
-	a := c.Again()
-	if a.RunID != run || a.Attempt != 1 {
-		t.Errorf("run %s is claimed for its attempt %d, want %s and 1", a.RunID, a.Attempt, run)
-	}
-	c.AcceptWorkflow(a)
-	c.FinishAndRelease(Succeeded(c.ClaimSteps()["a"]))
-	c.GoOn()
-	c.WantState(run, "succeeded attempt 1 finished")
 }
 
 // Workflows with random graphs end as a reference says, whatever their steps answer, in whatever order, with two
@@ -455,27 +409,16 @@ func TestAnApprovalThatAReplicaHasEndsWithItsJob(t *testing.T) {
 	c.WantState(run, "cancelled job_deleted attempt 1 finished attempts: 1 cancelled job_deleted")
 }
 
-// The steps of a workflow are no runs that wait in its queue.
-func TestWorkflowsQueueAsAWhole(t *testing.T) {
+// Steps that wait are in nobody's way: their workflow is. (Under wait a trigger was refused because of them.)
+func TestStepsThatWaitKeepNoOtherRunFromWaiting(t *testing.T) {
 	c := NewReplica(t)
-	c.Create("w", Never, Steps("a", "b"), func(d *domain.Definition) {
-		d.ConcurrencyPolicy, d.MaxPendingRuns = domain.PolicyQueue, 1
-	})
-	first := c.StartWorkflow("w", "") // its two steps wait to be claimed
-	second := c.Trigger("w").ID
-	got := c.ClaimSteps()
-	if StepNames(got) != "a, b" {
-		t.Fatalf("%s start, want a and b", StepNames(got))
+	c.Create("w", Never, Steps("a", "b"), Overlapping(domain.PolicyWait))
+	c.StartWorkflow("w", "") // its two steps wait to be claimed
+	if _, err := c.TryTrigger("w"); err != nil {
+		t.Errorf("a trigger is refused while no run waits: %v", err)
 	}
 	if _, err := c.TryTrigger("w"); err == nil {
-		t.Error("a third run may wait, though max_pending_runs is 1")
-	}
-	c.FinishAndRelease(Succeeded(got["a"]))
-	c.FinishAndRelease(Succeeded(got["b"]))
-	c.GoOn()
-	c.WantState(first.RunID, "succeeded attempt 1 finished")
-	if a := c.One(c.ClaimReady(10)); a.RunID != second {
-		t.Errorf("run %s starts, want %s", a.RunID, second)
+		t.Error("a trigger is not refused while another run waits")
 	}
 }
 
