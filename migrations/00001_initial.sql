@@ -185,7 +185,7 @@ CREATE TABLE punctual.queues (
 );
 COMMENT ON TABLE  punctual.queues IS
     'Named lanes with their own worker slots on each replica. A lane number is queue id x 4 + priority (0 high, 1 '
-    'normal, 2 low); see ready.lane for the other lanes.';
+    'normal, 2 low). In ready, 3 stands for backfills and replays of any priority.';
 COMMENT ON COLUMN punctual.queues.id IS 'Small number, part of every lane.';
 COMMENT ON COLUMN punctual.queues.name IS 'Name used in job definitions and in --queues.';
 
@@ -926,63 +926,68 @@ SELECT punctual.create_partitions((now() AT TIME ZONE 'UTC')::date - 1, (now() A
 -- +goose StatementBegin
 -- What a claim of waiting runs looks through: ready and dated, which inherit from it. It has no rows of its own.
 CREATE TABLE punctual.waiting (
-    run_id      uuid NOT NULL,
-    job_id      uuid NOT NULL,
-    due_at      timestamptz NOT NULL,
-    tenant      integer NOT NULL,
-    lane        smallint NOT NULL,
-    held_by     text,
-    held_since  timestamptz,
-    held_until  timestamptz,
+    run_id    uuid NOT NULL,
+    job_id    uuid NOT NULL,
+    due_at    timestamptz NOT NULL,
+    since     timestamptz,
+    until     timestamptz,
+    tenant    integer NOT NULL,
+    lane      smallint NOT NULL,
+    waits     text NOT NULL DEFAULT 'turn',
+    waits_on  text,
     CONSTRAINT rows_are_in_ready_or_dated CHECK (false) NO INHERIT
 );
 COMMENT ON TABLE  punctual.waiting IS
     'Runs that a claim may take once they are due: those in ready, and dated ones. Each has one of these two tables.';
 COMMENT ON COLUMN punctual.waiting.due_at IS 'When it may be claimed.';
-COMMENT ON COLUMN punctual.waiting.lane IS 'Queue id x 4 + priority, as in ready. Negative: no claim takes it.';
-COMMENT ON COLUMN punctual.waiting.held_by IS 'What it waits for, as in ready.';
-COMMENT ON COLUMN punctual.waiting.held_since IS 'Since when it has waited for that, as in ready.';
-COMMENT ON COLUMN punctual.waiting.held_until IS 'Until when it waits for that, as in ready.';
+COMMENT ON COLUMN punctual.waiting.lane IS 'Queue id x 4 + priority, as in ready.';
+COMMENT ON COLUMN punctual.waiting.waits IS 'What it waits for. Claims take what waits for its turn, or for its host.';
+COMMENT ON COLUMN punctual.waiting.waits_on IS 'Which limit or host, as in ready.';
+COMMENT ON COLUMN punctual.waiting.since IS 'Since when it has waited, as in ready.';
+COMMENT ON COLUMN punctual.waiting.until IS 'Until when it waits, as in ready.';
 
 CREATE TABLE punctual.ready (
-    at_gate     boolean NOT NULL DEFAULT false,
-    approval    boolean NOT NULL DEFAULT false,
-    at_limit    text,
     PRIMARY KEY (run_id),
-    CONSTRAINT held_run_has_its_instants CHECK (held_by IS NULL OR held_since IS NOT NULL AND held_until IS NOT NULL)
+    CONSTRAINT wait_is_known CHECK (waits IN ('turn', 'gate', 'limit', 'host', 'target', 'person')),
+    CONSTRAINT wait_says_for_which_limit_or_host CHECK (waits NOT IN ('limit', 'host') OR waits_on IS NOT NULL),
+    CONSTRAINT wait_for_a_host_has_its_instants CHECK (waits <> 'host' OR since IS NOT NULL AND until IS NOT NULL)
 ) INHERITS (punctual.waiting)
   WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX ready_due ON punctual.ready (lane, due_at);
+CREATE INDEX ready_due ON punctual.ready (lane, due_at) WHERE waits IN ('turn', 'host');
+CREATE INDEX ready_due_by_tenant ON punctual.ready (lane, tenant, due_at) WHERE waits IN ('turn', 'host');
 CREATE INDEX ready_by_job ON punctual.ready (job_id);
-CREATE INDEX ready_due_by_tenant ON punctual.ready (lane, tenant, due_at);
-CREATE INDEX ready_held ON punctual.ready (tenant, held_by, held_since) WHERE held_by IS NOT NULL;
-CREATE INDEX ready_at_gate ON punctual.ready (job_id, run_id) WHERE at_gate;
 CREATE INDEX ready_by_tenant ON punctual.ready (tenant, run_id);
-CREATE INDEX ready_for_approval ON punctual.ready (tenant) WHERE approval;
+CREATE INDEX ready_parked ON punctual.ready (tenant, waits) WHERE waits IN ('gate', 'limit', 'target', 'person');
+CREATE INDEX ready_at_gate ON punctual.ready (job_id, run_id) WHERE waits = 'gate';
 -- The order of those that wait at a limit: replays and backfills last, then the millisecond for which they were due,
 -- with which an id begins, and then priority.
 CREATE INDEX ready_at_limit
-    ON punctual.ready (tenant, at_limit, ((lane & 3) = 3), left(run_id::text, 13), (lane & 3), run_id)
-    WHERE at_limit IS NOT NULL;
-CREATE INDEX ready_due_at_limit ON punctual.ready (tenant, at_limit, due_at) WHERE at_limit IS NOT NULL;
+    ON punctual.ready (tenant, waits_on, ((lane & 3) = 3), left(run_id::text, 13), (lane & 3), run_id)
+    WHERE waits IN ('turn', 'limit') AND waits_on IS NOT NULL;
+CREATE INDEX ready_let_in ON punctual.ready (tenant, waits_on, due_at) WHERE waits = 'turn' AND waits_on IS NOT NULL;
+CREATE INDEX ready_held ON punctual.ready (tenant, waits_on, since) WHERE waits = 'host';
+CREATE INDEX ready_deadlines ON punctual.ready (due_at) WHERE waits IN ('target', 'person');
+CREATE INDEX ready_for_approval ON punctual.ready (tenant) WHERE waits = 'person';
 COMMENT ON TABLE  punctual.ready IS
-    'Runs that any replica may claim: retries, manual runs, runs given back. A row leaves when it is claimed.';
+    'Runs that any replica may claim: retries, manual runs, runs given back. A row leaves when it is claimed. And runs '
+    'whose target works on after a 202, or about which a person is to decide.';
 COMMENT ON COLUMN punctual.ready.due_at IS
-    'When it may be claimed. Of a run whose target has answered 202 and still works: its deadline.';
+    'When it may be claimed. Of a run that waits for its host: when it has waited for long enough. Of one that waits for '
+    'its target or a person: the deadline.';
 COMMENT ON COLUMN punctual.ready.lane IS
-    'Queue id x 4 + priority (0 high, 1 normal, 2 low), or + 3 for backfills and replays of any priority. -1 - queue '
-    'id: the deadline of a target that has answered 202 and still works; it needs no worker slot.';
-COMMENT ON COLUMN punctual.ready.held_by IS
-    'What the run waits for, such as "breaker billing.internal:443" or "hanging billing.internal:443/invoices"; null: '
-    'a worker slot, or due_at.';
-COMMENT ON COLUMN punctual.ready.held_since IS 'Since when it has waited for that without an attempt.';
-COMMENT ON COLUMN punctual.ready.held_until IS
-    'It waits until then at most. If its host still cannot be reached then, the run is dead.';
-COMMENT ON COLUMN punctual.ready.at_gate IS
-    'True: it waits at its job''s gate, and becomes due when the gate is freed. At due_at it is looked at in any case.';
-COMMENT ON COLUMN punctual.ready.approval IS 'True: it waits until a person approves or rejects it, until due_at.';
-COMMENT ON COLUMN punctual.ready.at_limit IS
-    'The limit that it waits at: limits.name. It becomes due when the limit has room, and keeps the name until it starts.';
+    'Queue id x 4 + priority (0 high, 1 normal, 2 low), or + 3 for backfills and replays of any priority.';
+COMMENT ON COLUMN punctual.ready.waits IS
+    'What it waits for. turn: due_at, then a worker slot. host: that its host can be reached again, until due_at. gate: '
+    'that the run ends which has its job''s gate, or an older one that waits there. limit: room at a limit that jobs '
+    'share. target: its target, which has answered 202 and works on. person: an approval.';
+COMMENT ON COLUMN punctual.ready.waits_on IS
+    'Of host: which, such as "breaker billing.internal:443" or "hanging billing.internal:443/invoices". Of limit: '
+    'limits.name. Of turn: the limit that has let it in; null: none.';
+COMMENT ON COLUMN punctual.ready.since IS
+    'Since when it has waited for its host, its gate or a limit without an attempt. Of target and person: since the '
+    'attempt began.';
+COMMENT ON COLUMN punctual.ready.until IS
+    'It waits for its host until then at most. If that still cannot be reached then, the run is dead.';
 
 ALTER TABLE punctual.ready ALTER COLUMN tenant SET (n_distinct = 1000); -- as in schedules
 
@@ -1049,12 +1054,14 @@ CREATE TABLE punctual.dated (
     triggered_by   text,
     traceparent    text,
     PRIMARY KEY (job_id, key),
-    CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(key) BETWEEN 1 AND 255)
+    CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(key) BETWEEN 1 AND 255),
+    CONSTRAINT dated_run_waits_for_its_turn_or_is_aside CHECK (waits IN ('turn', 'aside'))
 ) INHERITS (punctual.waiting)
   WITH (fillfactor = 90, toast_tuple_target = 128, autovacuum_vacuum_scale_factor = 0.0,
         autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX dated_due ON punctual.dated (lane, due_at);
-CREATE INDEX dated_due_by_tenant ON punctual.dated (lane, tenant, due_at);
+CREATE INDEX dated_due ON punctual.dated (lane, due_at) WHERE waits <> 'aside';
+CREATE INDEX dated_due_by_tenant ON punctual.dated (lane, tenant, due_at) WHERE waits <> 'aside';
+CREATE INDEX dated_aside ON punctual.dated (tenant, due_at) WHERE waits = 'aside';
 CREATE UNIQUE INDEX dated_by_job ON punctual.dated (job_id, run_id); -- an id begins with the instant
 ALTER TABLE punctual.dated ALTER COLUMN tenant SET (n_distinct = 1000); -- as in schedules
 COMMENT ON TABLE  punctual.dated IS
@@ -1062,11 +1069,10 @@ COMMENT ON TABLE  punctual.dated IS
     'run.';
 COMMENT ON COLUMN punctual.dated.run_id IS 'The id that the run will have. It changes with due_at, whose day it names.';
 COMMENT ON COLUMN punctual.dated.due_at IS 'When it is due.';
-COMMENT ON COLUMN punctual.dated.lane IS
-    'Queue id x 4 + priority, as in ready. -32768: set aside, because the job is paused or deleted.';
-COMMENT ON COLUMN punctual.dated.held_by IS 'Always null.';
-COMMENT ON COLUMN punctual.dated.held_since IS 'Always null.';
-COMMENT ON COLUMN punctual.dated.held_until IS 'Always null.';
+COMMENT ON COLUMN punctual.dated.waits IS 'turn, or aside: out of the way of claims, as the job is paused or deleted.';
+COMMENT ON COLUMN punctual.dated.waits_on IS 'Always null.';
+COMMENT ON COLUMN punctual.dated.since IS 'Always null.';
+COMMENT ON COLUMN punctual.dated.until IS 'Always null.';
 COMMENT ON COLUMN punctual.dated.created_at IS 'When the key was first written.';
 COMMENT ON COLUMN punctual.dated.latest_at IS 'No replacement moves it beyond: created_at + not_after; null: no bound.';
 COMMENT ON COLUMN punctual.dated.sequence IS
@@ -1152,9 +1158,12 @@ LANGUAGE plpgsql AS $$
 BEGIN
     IF (SELECT count(*) FROM (
             SELECT FROM (
-                SELECT q.id * 4 + p FROM punctual.queues q, generate_series(0, 2) p UNION ALL SELECT -32768) l(lane)
+                SELECT q.id * 4 + p FROM punctual.queues q, generate_series(0, 2) p) l(lane)
             CROSS JOIN LATERAL (
-                SELECT FROM punctual.dated d WHERE d.lane = l.lane::smallint AND d.tenant = of_tenant LIMIT most + 1) d
+                SELECT FROM punctual.dated d
+                WHERE d.lane = l.lane::smallint AND d.tenant = of_tenant AND d.waits <> 'aside' LIMIT most + 1) d
+            UNION ALL
+            SELECT FROM punctual.dated d WHERE d.tenant = of_tenant AND d.waits = 'aside'
             LIMIT most + 1) n) > most
     THEN
         RAISE EXCEPTION 'the tenant has % pending dated runs, and may have no more (max_pending_runs)', most
@@ -1178,7 +1187,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     id constant uuid := punctual.run_id_at(due);
     now constant timestamptz := clock_timestamp();
-    n punctual.dated := ROW(id, of_job, due, of_tenant, in_lane, NULL, NULL, NULL, now, now + not_after, sequence,
+    n punctual.dated := ROW(id, of_job, due, NULL, NULL, of_tenant, in_lane, 'turn', NULL, now, now + not_after, sequence,
         expires_after, coalesce(key, id::text), headers, body, triggered_by, traceparent); -- as it is to be
     most integer;
 BEGIN
@@ -1197,7 +1206,7 @@ BEGIN
             SET due_at = least(excluded.due_at, coalesce(old.latest_at, old.created_at + not_after)),
                 run_id = punctual.run_id_at(
                     least(excluded.due_at, coalesce(old.latest_at, old.created_at + not_after))),
-                lane = excluded.lane, latest_at = coalesce(old.latest_at, old.created_at + not_after),
+                lane = excluded.lane, waits = 'turn', latest_at = coalesce(old.latest_at, old.created_at + not_after),
                 sequence = coalesce(excluded.sequence, old.sequence), expires_after = excluded.expires_after,
                 headers = excluded.headers, body = excluded.body, triggered_by = excluded.triggered_by,
                 traceparent = excluded.traceparent
@@ -1530,7 +1539,7 @@ BEGIN
     ELSIF EXISTS (SELECT FROM punctual.workflows w WHERE w.run_id = run) THEN
         RAISE EXCEPTION 'run % is of a job with steps, and ends when they have ended', run USING ERRCODE = 'PU409',
             HINT = 'Report for the run of the step: its id is in the header Punctual-Run of the request.';
-    ELSIF EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = run AND y.approval) THEN
+    ELSIF EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = run AND y.waits = 'person') THEN
         RAISE EXCEPTION 'run % waits for approval', run USING ERRCODE = 'PU409',
             HINT = 'A person approves or rejects it: by the API, on its page, or with the link in its notice.';
     ELSIF r.reason IN ('cancelled_by_user', 'replaced') THEN
@@ -1653,7 +1662,7 @@ COMMENT ON TABLE  punctual.holds IS
     'no longer holds back runs for that target, or is gone.';
 COMMENT ON COLUMN punctual.holds.replica IS 'The replica that holds runs back: replicas.id.';
 COMMENT ON COLUMN punctual.holds.tenant IS 'The tenant whose runs are held back: tenants.id.';
-COMMENT ON COLUMN punctual.holds.held_by IS 'What the runs wait for, as in ready.held_by.';
+COMMENT ON COLUMN punctual.holds.held_by IS 'What the runs wait for, as in ready.waits_on.';
 COMMENT ON COLUMN punctual.holds.state IS
     'open: the host cannot be reached. recovering: the host can be reached again, and gets more and more requests. '
     'hanging: its requests time out.';
@@ -3122,20 +3131,6 @@ CREATE INDEX job_limits_by_limit ON punctual.job_limits (tenant, name);
 COMMENT ON TABLE  punctual.job_limits IS 'The limits that the current definitions of jobs name.';
 COMMENT ON COLUMN punctual.job_limits.name IS 'The limit.';
 
--- A run that waits at a limit is parked: it is due in an hour or two. As the limit gets room, the oldest are set due. One
--- that is not claimed within a second, because no replica serves its queue, is in nobody's way any more.
-CREATE FUNCTION punctual.waits_at_limit(due timestamptz) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT due > now() - interval '1 s' $$;
-COMMENT ON FUNCTION punctual.waits_at_limit(timestamptz) IS
-    'Whether a run in ready with this due_at waits for its turn at its limit.';
-
--- The starts of half a second are given out ahead. What is due later than that waits for room, however long it has
--- waited for it.
-CREATE FUNCTION punctual.is_parked(due timestamptz) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT due > now() + interval '2 s' $$;
-COMMENT ON FUNCTION punctual.is_parked(timestamptz) IS
-    'Whether a run in ready with this due_at is to be left alone until its limit has room.';
-
 CREATE FUNCTION punctual.holders_of_limit(of_tenant integer, of_limit text) RETURNS SETOF uuid
 LANGUAGE sql STABLE ROWS 10 AS $$
     SELECT r.id
@@ -3145,17 +3140,18 @@ LANGUAGE sql STABLE ROWS 10 AS $$
 $$;
 COMMENT ON FUNCTION punctual.holders_of_limit(integer, text) IS 'The runs that hold a limit and have not ended.';
 
--- Of a rate, the starts of half a second are given out ahead.
+-- Of a rate, the starts of half a second are given out ahead. A run that was let in and is not claimed within a second,
+-- because no replica serves its queue, is in nobody's way any more.
 CREATE FUNCTION punctual.room_at_limit(l punctual.limits) RETURNS integer
 LANGUAGE sql STABLE AS $$
     SELECT least(coalesce(l.max_running - (SELECT count(*) FROM punctual.holders_of_limit(l.tenant, l.name)), 1000),
                  coalesce((l.max_starts_per_second + 1) / 2, 1000))::integer
            - (SELECT count(*) FROM punctual.ready y
-              WHERE y.tenant = l.tenant AND y.at_limit = l.name
-                AND punctual.waits_at_limit(y.due_at) AND NOT punctual.is_parked(y.due_at))::integer
+              WHERE y.tenant = l.tenant AND y.waits_on = l.name AND y.waits = 'turn'
+                AND y.due_at > now() - interval '1 s')::integer
 $$;
 COMMENT ON FUNCTION punctual.room_at_limit(punctual.limits) IS
-    'How many more of the runs that are parked at a limit may be set due.';
+    'How many more of the runs that wait at a limit may be let in.';
 
 -- A table apart from tenant_usage: a request that writes jobs holds this row until the jobs are written, and no run may
 -- wait for that.
@@ -3552,30 +3548,35 @@ $$;
 COMMENT ON FUNCTION punctual.all_away() IS
     'Whether no replica has renewed for three heartbeats: all of them, or the database, were away.';
 
-CREATE FUNCTION punctual.waits_for(served boolean, queue text, held text, at_gate boolean, limit_of_tenant text,
-                                   due timestamptz) RETURNS text
+CREATE FUNCTION punctual.wait_in_words(waits text, waits_on text, of_tenant integer) RETURNS text
+LANGUAGE sql STABLE AS $$
+    SELECT CASE waits
+        WHEN 'gate' THEN 'gate'
+        WHEN 'host' THEN waits_on
+        WHEN 'person' THEN 'approval'
+        WHEN 'aside' THEN 'paused'
+        WHEN 'limit' THEN (
+            SELECT 'limit ' || l.name || coalesce(
+                       (SELECT ' (held by run ' || h.run_id || ')' FROM punctual.limit_holders h
+                        WHERE h.tenant = l.tenant AND h.name = l.name AND l.max_running IS NOT NULL
+                        ORDER BY h.since, h.run_id LIMIT 1),
+                       ' (' || l.max_starts_per_second || ' starts a second)', '')
+            FROM punctual.limits l
+            WHERE l.tenant = of_tenant AND l.name = waits_on) END
+$$;
+COMMENT ON FUNCTION punctual.wait_in_words(text, text, integer) IS
+    'What a run waits for, from waits, waits_on and tenant of ready or dated, in words; null: its turn, or its target.';
+
+CREATE FUNCTION punctual.waits_for(served boolean, queue text, wait text, limit_of_tenant text, due timestamptz)
+RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN NOT served THEN 'no live replica serves the queue "' || queue || '"'
-                WHEN held IS NOT NULL THEN held
-                WHEN at_gate THEN 'gate'
+                WHEN wait IS NOT NULL THEN wait
                 WHEN limit_of_tenant IS NOT NULL THEN 'limit ' || limit_of_tenant
                 WHEN due < now() - interval '5 s' THEN 'slots' END
 $$;
-COMMENT ON FUNCTION punctual.waits_for(boolean, text, text, boolean, text, timestamptz) IS
-    'What due work waits for, in words; null: nothing, a replica is about to take it.';
-
-CREATE FUNCTION punctual.limit_in_words(of_tenant integer, of_limit text, due timestamptz) RETURNS text
-LANGUAGE sql STABLE AS $$
-    SELECT 'limit ' || l.name || coalesce(
-               (SELECT ' (held by run ' || h.run_id || ')' FROM punctual.limit_holders h
-                WHERE h.tenant = l.tenant AND h.name = l.name AND l.max_running IS NOT NULL
-                ORDER BY h.since, h.run_id LIMIT 1),
-               ' (' || l.max_starts_per_second || ' starts a second)', '')
-    FROM punctual.limits l
-    WHERE l.tenant = of_tenant AND l.name = of_limit AND due > now()
-$$;
-COMMENT ON FUNCTION punctual.limit_in_words(integer, text, timestamptz) IS
-    'The limit that a run in ready waits at, from its tenant, at_limit and due_at, in words; null: none.';
+COMMENT ON FUNCTION punctual.waits_for(boolean, text, text, text, timestamptz) IS
+    'What due work waits for, in words; null: nothing, a replica is about to take it. Wait is what wait_in_words says.';
 
 -- Every claim asks for it. Postgres reads it from a file each time, so the backend remembers it in a setting of its own.
 CREATE FUNCTION punctual.system_identifier() RETURNS text
@@ -3624,6 +3625,30 @@ $$;
 COMMENT ON FUNCTION punctual.frozen_since(integer) IS
     'Since when nothing of a tenant (tenants.id) is claimed, because the tenant or the deployment is frozen; null: '
     'neither is frozen.';
+
+-- The planner inlines it. A step is under the gate of its workflow alone, and only a run whose gate is held is looked up.
+CREATE FUNCTION punctual.wait_of(y punctual.ready, queue text, served boolean)
+RETURNS TABLE (waits_for text, since timestamptz, until timestamptz)
+LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN y.waits = 'person' THEN punctual.wait_in_words(y.waits, NULL, y.tenant)
+                WHEN punctual.frozen_since(y.tenant) IS NOT NULL THEN 'frozen'
+                ELSE coalesce('set aside: ' || a.reason, punctual.waits_for(
+                         served, queue,
+                         punctual.wait_in_words(CASE WHEN g.job_id IS NULL THEN y.waits ELSE 'gate' END, y.waits_on, y.tenant),
+                         punctual.held_by(u.held_by, u.held_at), y.due_at)) END,
+           CASE WHEN a.since IS NOT NULL THEN a.since
+                WHEN y.waits = 'turn' THEN y.due_at ELSE coalesce(y.since, y.due_at) END,
+           CASE y.waits WHEN 'host' THEN y.until WHEN 'person' THEN y.due_at END
+    FROM (VALUES (true)) one
+    LEFT JOIN punctual.set_aside a ON a.kind = 'run' AND a.item = y.run_id
+    LEFT JOIN punctual.exclusive g ON y.waits = 'turn' AND g.job_id = y.job_id AND g.active_run <> y.run_id AND g.gated
+         AND NOT EXISTS (SELECT FROM punctual.runs_of(ARRAY[y.run_id]) r WHERE r.parent_run IS NOT NULL)
+    LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
+    WHERE y.waits <> 'target' AND (y.due_at <= now() OR y.waits IN ('host', 'person'))
+$$;
+COMMENT ON FUNCTION punctual.wait_of(punctual.ready, text, boolean) IS
+    'What a run in ready waits for, in a queue that is served or not, in words, since when, and until when at most. Null: '
+    'nothing, a replica is about to take it. No row: it is not due yet, or its target works on.';
 
 CREATE FUNCTION punctual.acting_tenant() RETURNS integer
 LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT nullif(current_setting('punctual.tenant', true), '')::integer $$;
@@ -3758,22 +3783,12 @@ LEFT JOIN LATERAL (
       AND (n.job_id, n.id) <= (j.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff') AND n.parent_run IS NULL
     ORDER BY n.job_id DESC, n.id DESC LIMIT 1) r ON true
 LEFT JOIN LATERAL (
-    SELECT count(*) AS runs, (array_agg(o.held_by ORDER BY o.due_at))[1] AS held_by
-    FROM (SELECT y.due_at,
-                 CASE WHEN punctual.frozen_since(j.tenant) IS NOT NULL THEN 'frozen'
-                      ELSE punctual.waits_for(punctual.is_served(q.name), q.name,
-                                              coalesce(y.held_by, punctual.limit_in_words(y.tenant, y.at_limit, y.due_at)),
-                                              y.at_gate OR g.active_run IS NOT NULL,
-                                              punctual.held_by(u.held_by, u.held_at), y.due_at) END AS held_by
-          FROM punctual.ready y
-          LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id
-               AND (g.gated OR y.at_gate)
-          LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
-          WHERE y.job_id = j.id
-            AND (v.definition -> 'steps' IS NULL
-                 OR NOT EXISTS (SELECT FROM punctual.runs n WHERE n.id = y.run_id AND n.parent_run IS NOT NULL))
-            AND (y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR y.at_gate
-                 OR g.active_run IS NOT NULL)) o) w
+    SELECT count(*) AS runs, (array_agg(o.waits_for ORDER BY y.due_at))[1] AS held_by
+    FROM punctual.ready y
+    CROSS JOIN LATERAL punctual.wait_of(y, q.name, punctual.is_served(q.name)) o
+    WHERE y.job_id = j.id AND y.waits <> 'person'
+      AND (v.definition -> 'steps' IS NULL
+           OR NOT EXISTS (SELECT FROM punctual.runs n WHERE n.id = y.run_id AND n.parent_run IS NOT NULL))) w
     ON true
 WHERE j.state <> 'deleted';
 COMMENT ON VIEW   punctual.job_status IS
@@ -3882,7 +3897,7 @@ SELECT t.name AS tenant, j.name AS job, j.id AS job_id, NULL::uuid AS run_id, 's
        s.next_run_at AS due_at, now() - s.next_run_at AS overdue_by, q.name AS queue,
        CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
             ELSE coalesce(punctual.why_aside('slot', j.id),
-                          punctual.waits_for(q.served, q.name, NULL, NULL, punctual.held_by(u.held_by, u.held_at),
+                          punctual.waits_for(q.served, q.name, NULL, punctual.held_by(u.held_by, u.held_at),
                                              s.next_run_at)) END AS held_by,
        NULL::timestamptz AS held_until, NULL::text AS step
 FROM punctual.schedules s
@@ -3892,34 +3907,21 @@ JOIN queues q ON q.id = s.lane / 4
 LEFT JOIN punctual.tenant_usage u ON u.tenant = s.tenant
 WHERE s.enabled AND s.next_run_at <= now()
 UNION ALL
-SELECT t.name, j.name, y.job_id, y.run_id, 'run', r.scheduled_for,
-       r.due_at, now() - r.due_at, q.name,
-       CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
-            ELSE coalesce(punctual.why_aside('run', y.run_id),
-                          punctual.waits_for(q.served, q.name,
-                                             coalesce(y.held_by, punctual.limit_in_words(y.tenant, y.at_limit, y.due_at)),
-                                             y.at_gate OR g.active_run IS NOT NULL,
-                                             punctual.held_by(u.held_by, u.held_at), y.due_at)) END,
-       CASE WHEN y.held_by IS NOT NULL THEN y.held_until END, r.step
+SELECT t.name, j.name, y.job_id, y.run_id, 'run', r.scheduled_for, r.due_at, now() - r.due_at, q.name, w.waits_for,
+       w.until, r.step
 FROM punctual.ready y
 JOIN punctual.runs_of(ARRAY(
     SELECT o.run_id FROM punctual.ready o
-    WHERE o.due_at <= now() OR o.held_by IS NOT NULL OR o.at_limit IS NOT NULL OR o.at_gate
-       OR EXISTS (SELECT FROM punctual.exclusive g WHERE g.job_id = o.job_id AND g.active_run <> o.run_id
-                                                         AND (g.gated OR o.at_gate))
-    )) r ON r.id = y.run_id AND r.accepted_at IS NULL
+    WHERE o.waits NOT IN ('target', 'person') AND (o.due_at <= now() OR o.waits = 'host'))) r ON r.id = y.run_id
+JOIN queues q ON q.id = y.lane / 4
+CROSS JOIN LATERAL punctual.wait_of(y, q.name, q.served) w
 LEFT JOIN punctual.jobs j ON j.id = y.job_id
 JOIN punctual.tenants t ON t.id = y.tenant
-JOIN queues q ON q.id = y.lane / 4
-LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id AND r.parent_run IS NULL
-                                   AND (g.gated OR y.at_gate)
-LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
-WHERE y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR y.at_gate OR g.active_run IS NOT NULL
 UNION ALL
 SELECT t.name, j.name, d.job_id, d.run_id, 'dated', d.due_at, d.due_at, now() - d.due_at, q.name,
        CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
             ELSE coalesce(punctual.why_aside('run', d.run_id),
-                          punctual.waits_for(q.served, q.name, NULL, NULL, punctual.held_by(u.held_by, u.held_at),
+                          punctual.waits_for(q.served, q.name, NULL, punctual.held_by(u.held_by, u.held_at),
                                              d.due_at)) END,
        NULL, NULL
 FROM punctual.dated d
@@ -3927,11 +3929,11 @@ JOIN punctual.jobs j ON j.id = d.job_id
 JOIN punctual.tenants t ON t.id = d.tenant
 JOIN queues q ON q.id = d.lane / 4
 LEFT JOIN punctual.tenant_usage u ON u.tenant = d.tenant
-WHERE d.lane >= 0 AND d.due_at <= now() AND j.state = 'active'
+WHERE d.waits <> 'aside' AND d.due_at <= now() AND j.state = 'active'
 UNION ALL
 SELECT t.name, j.name, j.id, NULL, 'slot', s.scheduled_for,
        greatest(s.next_run_at, j.paused_until), now() - greatest(s.next_run_at, j.paused_until), q.name,
-       CASE WHEN NOT q.served THEN punctual.waits_for(false, q.name, NULL, NULL, NULL, j.paused_until) END, NULL, NULL
+       CASE WHEN NOT q.served THEN punctual.waits_for(false, q.name, NULL, NULL, j.paused_until) END, NULL, NULL
 FROM punctual.jobs j
 JOIN punctual.schedules s ON s.job_id = j.id
 JOIN punctual.tenants t ON t.id = j.tenant
@@ -3967,7 +3969,7 @@ FROM punctual.dated d
 JOIN punctual.jobs j ON j.id = d.job_id
 JOIN punctual.tenants t ON t.id = d.tenant
 JOIN punctual.queues q ON q.id = d.lane / 4
-WHERE d.lane >= 0 AND j.state = 'active';
+WHERE d.waits <> 'aside' AND j.state = 'active';
 COMMENT ON VIEW   punctual.upcoming IS
     'The next slot of every enabled job, and dated runs. ORDER BY next_run_at to see what fires next.';
 COMMENT ON COLUMN punctual.upcoming.scheduled_for IS 'The next slot: nominal fire time.';
@@ -4383,7 +4385,7 @@ DO $$ BEGIN PERFORM punctual.drop_schema(schema, punctual.end_grant(schema)) FRO
 DROP FUNCTION punctual.history_between;
 DROP VIEW punctual.waiting_steps, punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.event_history, punctual.failures,
     punctual.usage, punctual.replica_status, punctual.audit, punctual.audit_entries;
-DROP FUNCTION punctual.runs_of, punctual.runs_between, punctual.steps_of, punctual.is_completed, punctual.job_state, punctual.completed_at,
+DROP FUNCTION punctual.wait_of, punctual.runs_of, punctual.runs_between, punctual.steps_of, punctual.is_completed, punctual.job_state, punctual.completed_at,
     punctual.room_at_limit;
 DROP TABLE punctual.grants, punctual.changes, punctual.change_feeds, punctual.events, punctual.audit_log, punctual.signing_secrets, punctual.job_secrets,
     punctual.secret_uses, punctual.links, punctual.secrets,

@@ -242,7 +242,7 @@ func TestWhatACommitMakesDueBeginsWithoutALook(t *testing.T) {
 			job := c.Create("a", Never, to.at("/")).ID
 			c.Pause("a")
 			c.Date("a", jobs.DateRequest{At: new(c.Clock())})
-			c.Until("it to be set aside", `SELECT count(*) = 1 FROM punctual.dated WHERE lane < 0`)
+			c.Until("it to be set aside", `SELECT count(*) = 1 FROM punctual.dated WHERE waits = 'aside'`)
 			c.Resumed("a")
 			ended(c, job, 1)
 		},

@@ -361,8 +361,8 @@ func (m *meeting) explained() {
 	m.Explained(m.ref(), m.Clock())
 	for _, id := range Column[uuid.UUID](m.Fixture, `
 		SELECT y.run_id FROM punctual.ready y, punctual.runs_of(ARRAY[y.run_id]) r
-		WHERE y.job_id = $1 AND y.lane >= 0 AND r.status <> 'running'
-		  AND (y.at_gate OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL AND y.due_at > now())`, m.job.ID) {
+		WHERE y.job_id = $1 AND r.status <> 'running'
+		  AND y.waits IN ('gate', 'host', 'limit')`, m.job.ID) {
 		if waits, err := m.Runs.RunWaitsFor(m.T.Context(), m.Tenant, id); err != nil || waits == nil {
 			m.T.Errorf("run %s does not say what it waits for (%v):\n%s", id, err, m.shown())
 		}
@@ -387,7 +387,7 @@ func (m *meeting) rest() {
 		m.GoOn()
 		m.Must(ignore(m.Claims.ReleaseLimits(m.T.Context())))
 		m.Must(ignore(m.Claims.FreeGates(m.T.Context())))
-		for _, a := range Column[uuid.UUID](m.Fixture, `SELECT run_id FROM punctual.ready WHERE approval`) {
+		for _, a := range Column[uuid.UUID](m.Fixture, `SELECT run_id FROM punctual.ready WHERE waits = 'person'`) {
 			_, err := m.Runs.Decide(m.T.Context(), m.Tenant, a, true, "")
 			refused(m, err)
 		}
@@ -396,8 +396,8 @@ func (m *meeting) rest() {
 			return
 		}
 		// What waits for a gate or a limit is to be due by itself.
-		m.Exec(`UPDATE punctual.ready SET due_at = now(), held_until = now() + interval '1 h'
-			WHERE NOT at_gate AND at_limit IS NULL AND lane >= 0`)
+		m.Exec(`UPDATE punctual.ready SET due_at = now(), until = now() + interval '1 h'
+			WHERE waits IN ('turn', 'host')`)
 		m.Exec(`UPDATE punctual.dated SET due_at = now()`)
 	}
 	m.T.Errorf("something waits for ever:\n%s", m.shown())
@@ -416,7 +416,7 @@ func (m *meeting) shown() string {
 func (m *meeting) complete() {
 	for _, id := range Column[uuid.UUID](m.Fixture, `
 		SELECT r.id FROM punctual.runs r JOIN punctual.ready y ON y.run_id = r.id
-		WHERE r.status = 'running' AND r.accepted_at IS NOT NULL AND NOT y.approval
+		WHERE r.status = 'running' AND r.accepted_at IS NOT NULL AND y.waits <> 'person'
 		  AND NOT EXISTS (SELECT FROM punctual.workflows w WHERE w.run_id = r.id)`) {
 		key, err := m.Claims.ReadTokenKey(m.T.Context(), m.DB.Callers.Reader(m.Tenant))
 		m.Must(err)

@@ -34,7 +34,7 @@ const (
 	modelAfter    = 3 // max_backoff, which a Retry-After asks for
 	modelSilence  = 1 // heartbeat_timeout
 	modelDuration = 3 // max_duration
-	modelParked   = 2 // until a run at its gate or limit is looked at again
+	modelParked   = 1e6 // until a run at its gate or limit is looked at again: it is not
 	modelExpiry   = 2 // expires_after of an approval
 	modelFills    = 3 // how many past slots a job has, one a day
 	modelGrace    = 1 // for steps that clean up, after max_duration; it is five minutes
@@ -262,10 +262,6 @@ func (l *lived) do(e modelEvent) string {
 	}
 	l.model = after
 	for _, r := range after.runs {
-		if r.parked || r.atLimit && r.ready > after.now { // a claim puts it off at random
-			l.Exec(`UPDATE punctual.ready SET due_at = now() + $2::interval
-				WHERE run_id = $1 AND (at_gate OR at_limit IS NOT NULL)`, r.id, time.Duration(r.ready-after.now)*time.Hour)
-		}
 		if before.run(r.id) == nil {
 			l.call(r.id, fmt.Sprintf("run%d", len(after.runs)))
 		}
@@ -327,7 +323,8 @@ func (l *lived) endPauses() {
 
 // due are the runs that a claim may take now.
 func (l *lived) due() []uuid.UUID {
-	return Column[uuid.UUID](l.Fixture, `SELECT run_id FROM punctual.waiting WHERE lane >= 0 AND due_at <= now()`)
+	return Column[uuid.UUID](l.Fixture, `SELECT run_id FROM punctual.waiting
+		WHERE waits = 'turn' AND due_at <= now()`)
 }
 
 // wakes finds fault with an event that makes runs due and wakes nobody. After a claim its replica looks again.
@@ -712,8 +709,8 @@ func (l *lived) stored() []string {
 		SELECT concat_ws(' ', r.id, r.trigger, r.status, r.reason, 'attempt ' || r.attempt, 'fence ' || r.fence,
 			CASE WHEN r.status <> 'running' THEN NULL WHEN r.accepted_at IS NOT NULL THEN 'accepted'
 				ELSE 'at ' || r.replica END,
-			CASE WHEN y.at_gate THEN 'at its gate' END, CASE WHEN y.at_limit IS NOT NULL THEN 'at the limit' END,
-			CASE WHEN NOT y.at_gate AND y.at_limit IS NULL
+			CASE WHEN y.waits = 'gate' THEN 'at its gate' END, CASE WHEN y.waits_on IS NOT NULL THEN 'at the limit' END,
+			CASE WHEN y.waits <> 'gate' AND y.waits_on IS NULL
 				THEN 'ready in ' || greatest(0, ceil(extract(epoch FROM y.due_at - now()) / 3600)) END,
 			'blocked by ' || r.blocked_by,
 			CASE WHEN d.resolved_at IS NULL THEN 'letter' ELSE 'resolved letter' END || ' of ' || d.attempts || ' '

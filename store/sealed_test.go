@@ -48,7 +48,7 @@ func (s *scene) body(d *domain.Definition, door string) { d.Target.Body = payloa
 func (s *scene) sends() map[string]domain.Assignment {
 	s.T.Helper()
 	all := map[string]domain.Assignment{}
-	s.Exec(`UPDATE punctual.ready SET due_at = now() WHERE due_at > now() AND lane >= 0`)
+	s.Exec(`UPDATE punctual.ready SET due_at = now() WHERE due_at > now() AND waits = 'turn'`)
 	for more := s.ClaimReady(100).Runs; len(more) > 0; more = s.ClaimReady(100).Runs {
 		for _, a := range more {
 			name := a.Job.Name

@@ -30,8 +30,8 @@ func (s site) approvable(name string) (workflow, check uuid.UUID, link string) {
 	s.execute(`
 		WITH waits AS (UPDATE punctual.runs SET accepted_at = started_at
 		               WHERE parent_run = $1 AND status = 'running' RETURNING id, job_id, tenant)
-		INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane, approval)
-		SELECT id, job_id, now() + interval '20 hours', tenant, -2, true FROM waits`, workflow)
+		INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane, waits)
+		SELECT id, job_id, now() + interval '20 hours', tenant, 5, 'person' FROM waits`, workflow)
 	check = domain.StepRunID(workflow, "check")
 	var key []byte
 	must(s.t, s.store.Pool().QueryRow(s.t.Context(), `SELECT key FROM punctual.run_token_key`).Scan(&key))

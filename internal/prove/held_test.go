@@ -254,7 +254,7 @@ func TestAHostThatComesBackIsNotKnockedDown(t *testing.T) {
 		SELECT coalesce(array_agg(y.run_id), '{}')
 		FROM punctual.ready y
 		JOIN punctual.jobs j ON j.id = y.job_id
-		WHERE j.name LIKE 'once-%' AND y.held_by IS NOT NULL`
+		WHERE j.name LIKE 'once-%' AND y.waits = 'host'`
 	await(t, "the runs to wait", func() bool { return len(query[[]uuid.UUID](t, b.conn, waiting)) >= runs-10-20-20 })
 	since := query[time.Time](t, b.conn, `SELECT clock_timestamp()`)
 	held := query[[]uuid.UUID](t, b.conn, waiting)

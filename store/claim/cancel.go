@@ -36,8 +36,8 @@ FOR NO KEY UPDATE`
 const cancelLocked = `
 WITH before AS MATERIALIZED (
     SELECT r.id, r.fence, r.attempt, r.replica, r.started_at, r.reason IS DISTINCT FROM $2 AS anew,
-           coalesce(y.approval, false) AS approval,
-           CASE WHEN y.approval THEN true
+           coalesce(y.waits = 'person', false) AS approval,
+           CASE WHEN y.waits = 'person' THEN true
                 WHEN (SELECT t.reports_since FROM punctual.tenants t WHERE t.id = r.tenant) IS NOT NULL THEN false
                 WHEN r.accepted_at IS NULL THEN NOT punctual.is_claimed(r.id, r.replica, r.claimed_at)
                 ELSE y.run_id IS NULL END AS nobodys
@@ -95,11 +95,11 @@ WITH freed AS (
     RETURNING e.job_id, e.active_run, e.earlier_runs),
 next AS (
     SELECT (SELECT w.run_id FROM punctual.ready w
-            WHERE w.job_id = e.job_id AND w.at_gate ORDER BY w.run_id LIMIT 1) AS run_id
+            WHERE w.job_id = e.job_id AND w.waits = 'gate' ORDER BY w.run_id LIMIT 1) AS run_id
     FROM freed e
     WHERE e.active_run IS NULL AND e.earlier_runs IS NULL)
 UPDATE punctual.ready y
-SET due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r)), at_gate = false
+SET ` + dueAgain + `
 WHERE run_id IN (
     SELECT y.run_id
     FROM punctual.ready y

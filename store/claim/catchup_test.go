@@ -66,7 +66,7 @@ func (m *missedSlots) claims() (begun []domain.Assignment) {
 // soon makes what waits for an instant due, and looks once more at what waits behind another run.
 func (m *missedSlots) soon() {
 	m.Exec(`UPDATE punctual.schedules SET next_run_at = now() - interval '5 min' WHERE job_id = $1 AND scheduled_for < now()`, m.job)
-	m.Exec(`UPDATE punctual.ready SET due_at = now() WHERE lane >= 0`)
+	m.Exec(`UPDATE punctual.ready SET due_at = now() WHERE waits = 'turn'`)
 }
 
 // next claims until a run begins, and fails the test if two do.

@@ -32,18 +32,15 @@ var unmadeColumns = pg.Columns[Unmade]{
 	pg.Col("reason", "text", func(u Unmade) string { return string(u.Reason) }),
 }
 
-var insertUnmade = `
-INSERT INTO punctual.runs (id, job_id, caused_by, scheduled_for, due_at, created_at, finished_at, tenant, job_version,
-                           lane, status, trigger, reason)
+var insertUnmade = AnyDay.of(inserting(`id, job_id, caused_by, scheduled_for, due_at, created_at, finished_at, tenant, job_version,
+                           lane, status, trigger, reason`, `
 SELECT u.id, u.job_id, u.caused_by, u.scheduled_for, u.due_at, u.at, greatest(u.at, u.due_at), j.tenant, j.version,
-       coalesce(s.lane, (SELECT punctual.lane_of(j.queue, v.definition) FROM punctual.job_versions v
-                         WHERE v.job_id = j.id AND v.version = j.version)),
-       'skipped', u.trigger, u.reason
-FROM (SELECT *, ` + unmadeColumns.Arg(1) + `::timestamptz AS at FROM ` + unmadeColumns.Unnest("u") + `) u
+       `+laneNow+`, 'skipped', u.trigger, u.reason
+FROM (SELECT *, `+unmadeColumns.Arg(1)+`::timestamptz AS at FROM `+unmadeColumns.Unnest("u")+`) u
 JOIN punctual.jobs j ON j.id = u.job_id
 LEFT JOIN punctual.schedules s ON s.job_id = u.job_id
 ORDER BY u.id
-ON CONFLICT DO NOTHING`
+ON CONFLICT DO NOTHING`))
 
 // QueueUnmade records runs that are not made. A run that exists already stays as it is.
 func QueueUnmade(b *pgx.Batch, now time.Time, unmade ...Unmade) {

@@ -33,13 +33,11 @@ edges AS MATERIALIZED (
 // enterChained makes the runs. It takes no lock of another job, neither of its gate nor of its row: their claim decides
 // whether they overlap other runs, and looks again whether the job was deleted meanwhile. A run that cannot start is
 // recorded as skipped.
-const enterChained = edges + `,
-made AS (
-    INSERT INTO {runs} (id, job_id, caused_by, scheduled_for, due_at, tenant, job_version, lane, trigger,
-                               status, reason, finished_at)
+var enterChained = edges + `,
+` + entering(`id, job_id, caused_by, scheduled_for, due_at, tenant, job_version, lane, trigger,
+                               status, reason, finished_at`, `
     SELECT e.run, e.target, e.id, e.finished_at, e.finished_at, e.tenant, coalesce(j.version, 0),
-           coalesce(s.lane, (SELECT punctual.lane_of(j.queue, v.definition) FROM punctual.job_versions v
-                             WHERE v.job_id = j.id AND v.version = j.version), e.lane),
+           coalesce(`+laneNow+`, e.lane),
            'chain', CASE WHEN k.reason IS NULL THEN 'pending' ELSE 'skipped' END, k.reason,
            CASE WHEN k.reason IS NOT NULL THEN now() END
     FROM edges e
@@ -49,11 +47,7 @@ made AS (
     CROSS JOIN LATERAL (
         SELECT CASE WHEN j.id IS NULL THEN 'job_deleted'
                     WHEN j.state = 'paused' AND coalesce(j.paused_until > now(), true) THEN 'paused' END AS reason) k
-    ORDER BY e.run
-    ON CONFLICT DO NOTHING
-    RETURNING id, job_id, tenant, lane, status)
-INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-SELECT id, job_id, now(), tenant, lane FROM made WHERE status = 'pending'
+    ORDER BY e.run`) + `
 RETURNING 1`
 
 // enterUpstream gives the runs their bodies: what has ended, beside the members of the job's own body. A body of

@@ -573,10 +573,10 @@ func TestClaimReadyLeavesAloneWhatItsGateHoldsUp(t *testing.T) {
 	}
 	c.WantCount(1, "it does not wait at the gate", `SELECT count(*)
 		FROM punctual.ready
-		WHERE run_id = $1 AND at_gate AND due_at > now() + interval '50 min'`, again.ID)
+		WHERE run_id = $1 AND waits = 'gate'`, again.ID)
 	c.Finish(Succeeded(active))
 	c.WantCount(1, "it is not due when the gate is free",
-		`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND NOT at_gate AND due_at <= now()`, again.ID)
+		`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND waits = 'turn' AND due_at <= now()`, again.ID)
 	if a := c.One(c.ClaimReady(10)); a.RunID != again.ID {
 		t.Error("not the replay")
 	}
@@ -596,7 +596,7 @@ func TestClaimReadyPutsOffWhatStandsAtALockedGate(t *testing.T) {
 	}
 	c.WantCount(1, "it is not put off by a second", `SELECT count(*)
 		FROM punctual.ready
-		WHERE run_id = $1 AND NOT at_gate AND due_at > now() - interval '1 min'
+		WHERE run_id = $1 AND waits = 'turn' AND due_at > now() - interval '1 min'
 			AND due_at <= now() + interval '1 s'`, run.ID)
 }
 

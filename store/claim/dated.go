@@ -28,29 +28,27 @@ type dated struct {
 // enterDated makes runs of dated rows, if their jobs are active. It finds the rows by their addresses. They send the
 // current version of their jobs. A run has data of its own only if its caller gave some: without a key of the caller's
 // its id is the key.
-const enterDated = `
+var enterDated = AnyDay.of(`
 WITH gone AS (
     DELETE FROM punctual.dated d
     USING punctual.jobs j
     WHERE d.ctid = ANY($1::tid[]) AND j.id = d.job_id AND j.state = 'active'
     RETURNING d.*, j.version, j.queue),
 u AS MATERIALIZED (
-    SELECT g.*, coalesce(s.lane, (SELECT punctual.lane_of(g.queue, v.definition) FROM punctual.job_versions v
-                                  WHERE v.job_id = g.job_id AND v.version = g.version)) AS place
-    FROM gone g
-    LEFT JOIN punctual.schedules s ON s.job_id = g.job_id),
+    SELECT j.*, ` + laneNow + ` AS place
+    FROM (SELECT g.*, g.job_id AS id FROM gone g) j
+    LEFT JOIN punctual.schedules s ON s.job_id = j.job_id),
 made AS (
-    INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger,
-                               triggered_by)
+    ` + inserting(`id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger, triggered_by`, `
     SELECT run_id, job_id, due_at, due_at, tenant, version, place, 'pending', 'manual', triggered_by
     FROM u
-    ORDER BY run_id),
+    ORDER BY run_id`) + `),
 sends AS (
     INSERT INTO punctual.run_data (run_id, headers, body, key, expires_after, traceparent)
     SELECT run_id, headers, body, key, expires_after, traceparent
     FROM u
     WHERE num_nonnulls(headers, body, expires_after, traceparent) > 0 OR key <> run_id::text)
-SELECT run_id, place FROM u`
+SELECT run_id, place FROM u`)
 
 // keepDated gives those that do not start in this claim their rows in ready.
 const keepDated = `
@@ -69,7 +67,7 @@ WITH away AS MATERIALIZED (
 gone AS (
     INSERT INTO punctual.dated_work (job_id, tenant) SELECT id, tenant FROM away WHERE state = 'deleted'
     ON CONFLICT (job_id) DO NOTHING)
-UPDATE punctual.dated d SET lane = -32768
+UPDATE punctual.dated d SET waits = 'aside'
 FROM away
 WHERE d.ctid = ANY($1::tid[]) AND d.job_id = away.id`
 

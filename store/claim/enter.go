@@ -18,7 +18,6 @@ type Entry struct {
 	Trigger      domain.Trigger
 	ScheduledFor time.Time
 	DueAt        time.Time // when its slot was due, or when it was asked for
-	Ordered      bool      // part of ordered work, which leaves room for all other work
 	RerunOf      *uuid.UUID
 	ReplayOf     *uuid.UUID // a dead letter
 	CausedBy     *uuid.UUID // of trigger chain, the run that ended; of trigger event, the event
@@ -48,7 +47,6 @@ var entryColumns = pg.Columns[Entry]{
 	pg.Col("trigger", "text", func(e Entry) string { return string(e.Trigger) }),
 	pg.Col("scheduled_for", "timestamptz", func(e Entry) time.Time { return e.ScheduledFor }),
 	pg.Col("due_at", "timestamptz", func(e Entry) time.Time { return e.DueAt }),
-	pg.Col("ordered", "bool", func(e Entry) bool { return e.Ordered }),
 	pg.Col("rerun_of", "uuid", func(e Entry) *uuid.UUID { return e.RerunOf }),
 	pg.Col("replay_of", "uuid", func(e Entry) *uuid.UUID { return e.ReplayOf }),
 	pg.Col("triggered_by", "text", func(e Entry) *string { return pg.OrNull(e.By) }),
@@ -69,31 +67,44 @@ var sendsColumns = pg.Columns[Entry]{
 	pg.Col("traceparent", "text", func(e Entry) *string { return pg.OrNull(e.Sends.TraceParent) }),
 }
 
-// enterRuns writes the runs and their rows in ready. The instants in ready keep the order of the entries, and none is
-// later than now. A run that exists already was made by another transaction; it is left as it is.
-var enterRuns = `
-WITH u AS MATERIALIZED (
-    SELECT *, ` + entryColumns.Arg(1) + `::timestamptz AS at
-    FROM ` + entryColumns.Unnest("u") + `),
-made AS (
-    INSERT INTO punctual.runs (id, job_id, rerun_of, replay_of, scheduled_for, due_at, created_at, tenant, job_version,
-                               lane, status, trigger, triggered_by, caused_by)
-    SELECT u.id, u.job_id, u.rerun_of, u.replay_of, u.scheduled_for, u.due_at, u.at, j.tenant,
-           coalesce(u.version, j.version),
-           coalesce(s.lane, (SELECT punctual.lane_of(j.queue, v.definition) FROM punctual.job_versions v
-                             WHERE v.job_id = j.id AND v.version = j.version)),
-           'pending', u.trigger, u.triggered_by, u.caused_by
-    FROM u
+// inserting is the statement by which all runs begin but those of due slots, whose two are in due.go: columns of runs,
+// and a query for them. Day says what its placeholders stand for.
+func inserting(columns, query string) string {
+	return `INSERT INTO {runs} (` + columns + `)` + query
+}
+
+// entering is SQL that makes runs, after WITH. Those that are pending wait for their turn from now on, in the order of
+// the instants at which they were made. A run that exists already was made by another transaction: it stays as it is.
+func entering(columns, query string) string {
+	return `made AS (
+    ` + inserting(columns, query) + `
+    ON CONFLICT DO NOTHING
+    RETURNING id, job_id, created_at, tenant, lane, trigger, status)
+INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+SELECT id, job_id, least(created_at, now()), tenant, ` + laneInReady + `
+FROM made
+WHERE status = 'pending'`
+}
+
+// laneInReady is SQL for the lane in which a run waits: backfills and replays have one of each queue in common, which
+// leaves room for all other work.
+const laneInReady = `CASE WHEN trigger IN ('backfill', 'replay') THEN lane | 3 ELSE lane END`
+
+// laneNow is SQL for the lane of a job j, which may have a row s in schedules.
+const laneNow = `coalesce(s.lane, (SELECT punctual.lane_of(j.queue, v.definition) FROM punctual.job_versions v
+                             WHERE v.job_id = j.id AND v.version = j.version))`
+
+// enterRuns writes the runs and their rows in ready. They keep the order of the entries.
+var enterRuns = AnyDay.of(`
+WITH ` + entering(`id, job_id, rerun_of, replay_of, scheduled_for, due_at, created_at, tenant, job_version, lane,
+                               status, trigger, triggered_by, caused_by`, `
+    SELECT u.id, u.job_id, u.rerun_of, u.replay_of, u.scheduled_for, u.due_at,
+           `+entryColumns.Arg(1)+`::timestamptz - u.later * interval '1 microsecond', j.tenant,
+           coalesce(u.version, j.version), `+laneNow+`, 'pending', u.trigger, u.triggered_by, u.caused_by
+    FROM `+entryColumns.Unnest("u")+`
     JOIN punctual.jobs j ON j.id = u.job_id
     LEFT JOIN punctual.schedules s ON s.job_id = u.job_id
-    ORDER BY u.id
-    ON CONFLICT DO NOTHING
-    RETURNING id, job_id, tenant, lane)
-INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-SELECT m.id, m.job_id, u.at - u.later * interval '1 microsecond', m.tenant,
-       CASE WHEN u.ordered THEN m.lane | 3 ELSE m.lane END
-FROM made m
-JOIN u ON u.id = m.id`
+    ORDER BY u.id`))
 
 // enterData writes what the runs send. It is a statement of its own because a policy of run_data looks for the run.
 var enterData = `

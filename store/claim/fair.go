@@ -83,11 +83,11 @@ GROUP BY 1, 2, 3`)
 
 var (
 	slotContenders  = contenders("schedules", "next_run_at", " AND enabled")
-	readyContenders = contenders("waiting", "due_at", "")
+	readyContenders = contenders("waiting", "due_at", " AND "+Claimable)
 
 	// The same around rows that cannot be read ($7). It reads more than an index, and so costs more.
 	slotContendersAround  = contenders("schedules", "next_run_at", " AND enabled AND job_id"+notThese)
-	readyContendersAround = contenders("waiting", "due_at", " AND run_id"+notThese)
+	readyContendersAround = contenders("waiting", "due_at", " AND "+Claimable+" AND run_id"+notThese)
 )
 
 const notThese = " <> ALL((SELECT $7::uuid[])::uuid[])"

@@ -87,10 +87,10 @@ recorded AS (
     FROM ended
     WHERE outcome IS NOT NULL),
 again AS (
-    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane, held_by, held_since, held_until)
+    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane, waits, waits_on, since, until)
     SELECT id, job_id, greatest(now() + retry_in, due_at), tenant,
-           -- backfills and replays wait in the lane of ordered runs
-           CASE WHEN trigger IN ('backfill', 'replay') THEN lane | 3 ELSE lane END, held_by, held_since, held_until
+           ` + laneInReady + `,
+           CASE WHEN held_by IS NULL THEN 'turn' ELSE 'host' END, held_by, held_since, held_until
     FROM ended
     WHERE status IN ('retrying', 'pending')),
 buried AS (
@@ -118,10 +118,11 @@ WITH accepted AS (
       AND r.fence = u.fence
       AND coalesce(r.status = 'running' AND r.accepted_at IS NULL, false)
     RETURNING r.id, r.job_id, r.tenant, r.lane,
-              CASE WHEN u.approval AND r.reason IS NOT NULL THEN '0' ELSE u.silence END AS silence, u.approval),
+              CASE WHEN u.approval AND r.reason IS NOT NULL THEN '0' ELSE u.silence END AS silence,
+              r.started_at, CASE WHEN u.approval THEN 'person' ELSE 'target' END AS waits),
 deadline AS (
-    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane, approval)
-    SELECT id, job_id, now() + silence, tenant, -1 - lane / 4, approval -- no claim reads this lane: see selectSilent
+    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane, waits, since)
+    SELECT id, job_id, now() + silence, tenant, lane, waits, started_at
     FROM accepted)
 SELECT id FROM accepted`
 
@@ -139,20 +140,20 @@ WITH freed AS (
       AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled')
     RETURNING e.job_id, CASE WHEN r.reason = 'replaced' THEN e.waiting_run END AS successor)
 UPDATE punctual.ready y
-SET at_gate = false,
+SET waits = 'turn',
     due_at = CASE
         WHEN e.successor IS NULL OR (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r) > now()
         THEN greatest(now(), (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r))
         ELSE least(now(), (
             SELECT o.due_at - interval '1 ms'
             FROM punctual.ready o
-            WHERE o.lane = y.lane AND o.tenant = y.tenant AND o.due_at <= now()
+            WHERE o.lane = y.lane AND o.tenant = y.tenant AND o.` + Claimable + ` AND o.due_at <= now()
             ORDER BY o.due_at LIMIT 1))
         END
 FROM freed e
 WHERE y.run_id = coalesce(e.successor, (
     SELECT w.run_id FROM punctual.ready w
-    WHERE w.job_id = e.job_id AND w.at_gate ORDER BY w.run_id LIMIT 1))`
+    WHERE w.job_id = e.job_id AND w.waits = 'gate' ORDER BY w.run_id LIMIT 1))`
 
 const deleteLeases = `DELETE FROM punctual.claims WHERE id = ANY((SELECT $1::uuid[])::uuid[])`
 

@@ -412,6 +412,7 @@ func TestARunThatWaitedForAGateIsNotReadyBeforeItIsDue(t *testing.T) {
 		next := c.Trigger(name)
 		c.ClaimReady(10)
 		c.Exec(`UPDATE punctual.runs SET due_at = now() + interval '5 minutes' WHERE id = $1`, next.ID)
+		c.Exec(`UPDATE punctual.ready SET due_at = now() + interval '5 minutes' WHERE run_id = $1`, next.ID)
 		end(active)
 		c.WantState(next.ID, "pending attempt 0 ready in 300")
 	}

@@ -271,9 +271,9 @@ func queueWait(b *pgx.Batch, jobs, runs []uuid.UUID) {
 	}
 }
 
-// parking is the least time for which claims leave a run at its gate alone. The most is twice that. The transaction
-// that frees the gate, or freeGates, sets the run due earlier.
-const parking = time.Hour
+// dueAgain is SQL that sets a row y of ready due that waits at its gate. It is due anew: claims begin where the last
+// one has left nothing.
+const dueAgain = `waits = 'turn', due_at = greatest(now(), y.due_at)`
 
 // LockGate locks the gate of a tenant's job, if it has one, to cancel runs of the job. In the order of locks, a gate
 // comes after the job's schedule and before its runs, its rows in ready and its row in jobs.
@@ -306,11 +306,9 @@ func OpenGate(ctx context.Context, tx *pg.Tx, job uuid.UUID) error {
 
 // QueueReleaseAll sets due every run that waits at the gate of a job.
 func QueueReleaseAll(b *pgx.Batch, job uuid.UUID) {
-	b.Queue(`SELECT FROM punctual.ready WHERE job_id = $1 AND at_gate ORDER BY run_id FOR UPDATE`, job)
+	b.Queue(`SELECT FROM punctual.ready WHERE job_id = $1 AND waits = 'gate' ORDER BY run_id FOR UPDATE`, job)
 	b.Queue(`
-		UPDATE punctual.ready y
-		SET due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r)), at_gate = false
-		WHERE y.job_id = $1 AND y.at_gate`, job)
+		UPDATE punctual.ready y SET `+dueAgain+` WHERE y.job_id = $1 AND y.waits = 'gate'`, job)
 }
 
 // QueueCloseGate keeps the runs of a job from overlapping from now on. The runs in flight have the gate until they end.
@@ -379,7 +377,7 @@ func (s *Claims) FreeGates(ctx context.Context) (left bool, err error) {
 }
 
 // CheckGates sets due the runs that wait at gates that are free. It is for a run that was not set due when its gate was
-// freed: the run would wait for an hour or two.
+// freed: the run would wait for ever.
 func (s *Claims) CheckGates(ctx context.Context) error {
 	return s.releaseAt(ctx, nil)
 }
@@ -393,7 +391,7 @@ func (s *Claims) releaseAt(ctx context.Context, jobs []uuid.UUID) error {
 		WITH waiting AS MATERIALIZED (
 		    SELECT DISTINCT ON (w.job_id) w.job_id, w.run_id
 		    FROM punctual.ready w
-		    WHERE w.at_gate AND ($1::uuid[] IS NULL OR w.job_id = ANY($1::uuid[]))
+		    WHERE w.waits = 'gate' AND ($1::uuid[] IS NULL OR w.job_id = ANY($1::uuid[]))
 		    ORDER BY w.job_id, w.run_id),
 		gates AS MATERIALIZED (
 		    SELECT w.run_id, e.active_run
@@ -409,10 +407,10 @@ func (s *Claims) releaseAt(ctx context.Context, jobs []uuid.UUID) error {
 		    SELECT y.run_id
 		    FROM punctual.ready y
 		    JOIN free f ON f.run_id = y.run_id
-		    WHERE y.at_gate
+		    WHERE y.waits = 'gate'
 		    FOR UPDATE OF y SKIP LOCKED)
 		UPDATE punctual.ready y
-		SET due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r)), at_gate = false
+		SET `+dueAgain+`
 		FROM mine m
 		WHERE y.run_id = m.run_id`, jobs).
 		Exec(func(tag pgconn.CommandTag) error {

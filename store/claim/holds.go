@@ -17,12 +17,12 @@ import (
 const Unheld = `
 SELECT w.tenant, w.held_by FROM (
     WITH RECURSIVE waits AS (
-        (SELECT tenant, held_by FROM punctual.ready WHERE held_by IS NOT NULL ORDER BY tenant, held_by LIMIT 1)
+        (SELECT tenant, waits_on AS held_by FROM punctual.ready WHERE waits = 'host' ORDER BY tenant, waits_on LIMIT 1)
         UNION ALL
         SELECT n.tenant, n.held_by FROM waits w CROSS JOIN LATERAL (
-            SELECT r.tenant, r.held_by FROM punctual.ready r
-            WHERE r.held_by IS NOT NULL AND (r.tenant, r.held_by) > (w.tenant, w.held_by)
-            ORDER BY r.tenant, r.held_by LIMIT 1) n)
+            SELECT r.tenant, r.waits_on AS held_by FROM punctual.ready r
+            WHERE r.waits = 'host' AND (r.tenant, r.waits_on) > (w.tenant, w.held_by)
+            ORDER BY r.tenant, r.waits_on LIMIT 1) n)
     SELECT tenant, held_by FROM waits) w
 WHERE NOT EXISTS (SELECT FROM punctual.holds h WHERE h.tenant = w.tenant AND h.held_by = w.held_by)`
 
@@ -36,10 +36,10 @@ func (s *Claims) releaseHeld(ctx context.Context) (left bool, err error) {
 	tag, err := s.db.Chores.Exec(ctx, `
 		WITH free AS MATERIALIZED (`+Unheld+`),
 		locked AS (SELECT y.run_id FROM free f CROSS JOIN LATERAL (
-		    SELECT r.run_id FROM punctual.ready r WHERE r.tenant = f.tenant AND r.held_by = f.held_by
-		    ORDER BY r.held_since LIMIT $1 FOR UPDATE SKIP LOCKED) y LIMIT $1)
+		    SELECT r.run_id FROM punctual.ready r WHERE r.tenant = f.tenant AND r.waits = 'host'
+		    AND r.waits_on = f.held_by ORDER BY r.since LIMIT $1 FOR UPDATE SKIP LOCKED) y LIMIT $1)
 		UPDATE punctual.ready y
-		SET held_by = NULL, due_at = greatest(now(), r.due_at)
+		SET waits = 'turn', waits_on = NULL, due_at = greatest(now(), r.due_at)
 		FROM locked l LEFT JOIN punctual.runs_of(ARRAY(SELECT run_id FROM locked)) r ON r.id = l.run_id
 		WHERE y.run_id = l.run_id`, releaseBatch)
 	if err != nil {

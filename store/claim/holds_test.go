@@ -133,13 +133,13 @@ func TestWhatNobodyHoldsBackIsReleased(t *testing.T) {
 		if _, err := c.Claims.ReportHolds(t.Context(), uuid.New(), nil); err != nil { // of a replica that holds nothing back
 			t.Fatal(err)
 		}
-		return c.Count(`SELECT count(*) FROM punctual.ready WHERE held_by IS NULL`)
+		return c.Count(`SELECT count(*) FROM punctual.ready WHERE waits <> 'host'`)
 	}
 	if unheld() || release() != 0 {
 		t.Error("runs are released that a replica holds back")
 	}
 	report(c, openHold("b.test:443"))
-	if n := c.Count(`SELECT count(*) FROM punctual.ready WHERE held_by IS NULL`); n != 3 || unheld() {
+	if n := c.Count(`SELECT count(*) FROM punctual.ready WHERE waits <> 'host'`); n != 3 || unheld() {
 		t.Errorf("%d runs whose breaker has closed are released, want 3", n)
 	}
 	b := c.ClaimReady(10)
@@ -165,7 +165,7 @@ func TestNoChoreOfTheStoreReleasesWhatIsNotReportedYet(t *testing.T) {
 			t.Errorf("%s: %v", chore.Name, err)
 		}
 	}
-	const held = `SELECT count(*) FROM punctual.ready WHERE held_by IS NOT NULL`
+	const held = `SELECT count(*) FROM punctual.ready WHERE waits = 'host'`
 	if n := c.Count(held); n != 3 {
 		t.Errorf("%d runs wait for their host after the chores, want 3", n)
 	}
@@ -274,7 +274,7 @@ func TestARunThatWaitsBeyondItsBoundIsAViolation(t *testing.T) {
 		t.Errorf("while it may wait: %v", got)
 	}
 	c.Exec(`DELETE FROM punctual.claims`) // as its replica does when it parks the run
-	c.Exec(`UPDATE punctual.ready SET held_since = now() - interval '8 s', held_until = now() - interval '4 s'`)
+	c.Exec(`UPDATE punctual.ready SET since = now() - interval '8 s', until = now() - interval '4 s'`)
 	c.Exec(`UPDATE punctual.runs SET created_at = now() - interval '8 s'`)
 	if got := violations(); !slices.Equal(got, []string{"unended held"}) {
 		t.Errorf("beyond its bound: %v", got)

@@ -86,7 +86,8 @@ CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(y.run_id), '{}') AS runs, coalesce(array_agg(y.priority), '{}') AS lanes
     FROM (SELECT y.run_id, (y.lane & 3)::smallint AS priority
           FROM punctual.ready y
-          WHERE y.tenant = l.tenant AND y.at_limit = l.name AND punctual.waits_at_limit(y.due_at)
+          WHERE y.tenant = l.tenant AND y.waits_on = l.name AND y.waits IN ('turn', 'limit')
+            AND (y.waits = 'limit' OR y.due_at > now() - interval '1 s')
           ORDER BY (y.lane & 3) = 3, left(y.run_id::text, 13), y.lane & 3, y.run_id
           LIMIT 200) y) w`
 
@@ -222,9 +223,9 @@ func (l *readyLimits) queue(b *pgx.Batch) {
 	if len(l.parked) > 0 {
 		b.Queue(`
 			UPDATE punctual.ready y
-			SET due_at = now() + $3::interval * (1 + random()), at_gate = false, at_limit = u.name
+			SET waits = 'limit', waits_on = u.name, since = coalesce(y.since, y.due_at)
 			FROM unnest($1::uuid[], $2::text[]) AS u(run_id, name)
-			WHERE y.run_id = u.run_id`, l.parked, l.at, parking)
+			WHERE y.run_id = u.run_id`, l.parked, l.at)
 	}
 }
 
@@ -243,7 +244,7 @@ func queueRelease(b *pgx.Batch, keys []limitKey) {
 		        SELECT y.run_id, row_number() OVER () - 1 AS n
 		        FROM (SELECT y.run_id
 		              FROM punctual.ready y
-		              WHERE y.tenant = l.tenant AND y.at_limit = l.name AND punctual.is_parked(y.due_at)
+		              WHERE y.tenant = l.tenant AND y.waits = 'limit' AND y.waits_on = l.name
 		              ORDER BY (y.lane & 3) = 3, left(y.run_id::text, 13), y.lane & 3, y.run_id
 		              LIMIT greatest(l.room, 0)) y) w
 		    WHERE l.room > 0),
@@ -251,10 +252,10 @@ func queueRelease(b *pgx.Batch, keys []limitKey) {
 		    SELECT y.run_id
 		    FROM punctual.ready y
 		    JOIN next n ON n.run_id = y.run_id
-		    WHERE y.at_limit IS NOT NULL
+		    WHERE y.waits = 'limit'
 		    FOR UPDATE OF y SKIP LOCKED)
 		UPDATE punctual.ready y
-		SET due_at = greatest(n.due, (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r))
+		SET waits = 'turn', due_at = greatest(n.due, y.due_at)
 		FROM next n
 		JOIN mine m ON m.run_id = n.run_id
 		WHERE y.run_id = n.run_id`, tenants, names)
@@ -271,7 +272,7 @@ UNION
 SELECT l.tenant, l.name
 FROM punctual.limits l
 WHERE EXISTS (SELECT FROM punctual.ready y
-              WHERE y.tenant = l.tenant AND y.at_limit = l.name AND punctual.is_parked(y.due_at))
+              WHERE y.tenant = l.tenant AND y.waits = 'limit' AND y.waits_on = l.name)
   AND punctual.room_at_limit(l) > 0`
 
 // LimitsDue is true while ReleaseLimits has work.
@@ -313,8 +314,8 @@ func Unlimit(ctx context.Context, tx *pg.Tx, tenant int32, name string) error {
 	tx.Wake()
 	return pg.Wrap("setting due what waited at a limit", pg.Exec(ctx, tx, `
 		UPDATE punctual.ready y
-		SET at_limit = NULL, due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r))
-		WHERE y.tenant = $1 AND y.at_limit = $2`, tenant, name))
+		SET waits = 'turn', waits_on = NULL, due_at = greatest(now(), y.due_at)
+		WHERE y.tenant = $1 AND y.waits IN ('turn', 'limit') AND y.waits_on = $2`, tenant, name))
 }
 
 func release(ctx context.Context, q pg.Batcher, keys []limitKey) error {

@@ -108,27 +108,6 @@ func TestABackfillWaitsAtALimitBehindOtherWork(t *testing.T) {
 	}
 }
 
-// A run is due once its limit has room, however long it has waited for that. (After half an hour it counted as due, and
-// the limit stood idle until the run was looked at again.)
-func TestARunThatHasWaitedLongAtALimitIsDueOnceThereIsRoom(t *testing.T) {
-	c := NewReplica(t)
-	putLimit(c.Fixture, "warehouse", 1, 0)
-	c.Create("holds", Never, limited("warehouse"))
-	c.Create("waits", Never, limited("warehouse"))
-	holds := c.Begun("holds")
-	c.Trigger("waits")
-	c.ClaimReady(10)
-	for _, left := range []string{"1 h", "29 min", "1 min", "3 s"} {
-		c.Exec(`UPDATE punctual.ready SET due_at = now() + $1::interval`, left)
-		release(c.Fixture)
-		c.WantCount(0, "runs are due while the limit is held", `SELECT count(*) FROM punctual.ready WHERE due_at <= now()`)
-	}
-	c.Exec(`UPDATE punctual.ready SET due_at = now() + interval '29 min'`)
-	c.Finish(Succeeded(holds))
-	release(c.Fixture)
-	c.WantCount(1, "runs are due", `SELECT count(*) FROM punctual.ready WHERE due_at <= now()`)
-}
-
 // A limit of how many run bounds the requests of a run, too: none follows one that timed out, whose target may still be
 // working, unless the job says so. A rate bounds starts alone. (Two requests of a run worked at a limit of one.)
 func TestALimitOfOneLetsNoSecondRequestOfARunWork(t *testing.T) {
@@ -181,7 +160,7 @@ func TestARunHoldsItsLimitsUntilItEnds(t *testing.T) {
 			goesOn(c, a)
 			release(c.Fixture)
 			c.Trigger("waits")
-			c.Exec(`UPDATE punctual.ready SET due_at = now() WHERE run_id = $1 AND lane >= 0`, a.RunID)
+			c.Exec(`UPDATE punctual.ready SET due_at = now() WHERE run_id = $1 AND waits = 'turn'`, a.RunID)
 			if got := jobsOf(c.ClaimReady(10).Runs); slices.Contains(got, "waits") || (name == "async") != (got == nil) {
 				t.Errorf("%v start", got)
 			}
@@ -338,7 +317,7 @@ func TestEventsAndChainsMakeNoMoreRunsThanMayWaitInAQueue(t *testing.T) {
 			make4(c)
 			a := c.One(c.ClaimReady(10))
 			for range 2 { // runs that wait already are looked at again, and stay
-				c.WantCount(2, "runs wait", `SELECT count(*) FROM punctual.ready WHERE at_gate`)
+				c.WantCount(2, "runs wait", `SELECT count(*) FROM punctual.ready WHERE waits = 'gate'`)
 				c.WantCount(1, "runs are skipped", `
 					SELECT count(*) FROM punctual.runs
 					WHERE status = 'skipped' AND reason = 'limit' AND trigger = $1 AND caused_by IS NOT NULL`, name)
@@ -420,7 +399,7 @@ func TestALimitHoldsWhileReplicasRace(t *testing.T) {
 				_, err := r.Claims.Recover(t.Context(), nil)
 				Must(t, err)
 				c.Exec(`UPDATE punctual.ready y SET due_at = now()
-					FROM (SELECT run_id FROM punctual.ready WHERE at_limit IS NULL FOR UPDATE SKIP LOCKED) free
+					FROM (SELECT run_id FROM punctual.ready WHERE waits_on IS NULL FOR UPDATE SKIP LOCKED) free
 					WHERE y.run_id = free.run_id`) // retries
 				release(r.Fixture)
 			}

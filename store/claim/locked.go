@@ -97,7 +97,7 @@ func (l lockedRows) queueBehind(b *pgx.Batch, gated []uuid.UUID) {
 			FROM punctual.exclusive e
 			JOIN punctual.ready y ON y.run_id = (
 			    SELECT w.run_id FROM punctual.ready w
-			    WHERE w.job_id = e.job_id AND w.at_gate ORDER BY w.run_id LIMIT 1)
+			    WHERE w.job_id = e.job_id AND w.waits = 'gate' ORDER BY w.run_id LIMIT 1)
 			WHERE e.job_id = ANY($1::uuid[])),
 		free AS MATERIALIZED (
 			SELECT run_id FROM punctual.ready

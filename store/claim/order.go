@@ -48,10 +48,10 @@ func (c *readyClaim) readLines(ctx context.Context) error {
 		return nil
 	}
 	rows := pg.Query(ctx, c.conn, `
-		SELECT job_id, (array_agg(run_id ORDER BY run_id))[1], count(*) FILTER (WHERE at_gate),
-		       coalesce(array_agg(run_id) FILTER (WHERE at_gate AND run_id = ANY($2::uuid[])), '{}')
+		SELECT job_id, (array_agg(run_id ORDER BY run_id))[1], count(*) FILTER (WHERE waits = 'gate'),
+		       coalesce(array_agg(run_id) FILTER (WHERE waits = 'gate' AND run_id = ANY($2::uuid[])), '{}')
 		FROM punctual.ready y
-		WHERE job_id = ANY($1::uuid[]) AND lane >= 0 AND `+notOfStep(`$3`)+`
+		WHERE job_id = ANY($1::uuid[]) AND NOT `+isDeadline+` AND `+notOfStep(`$3`)+`
 		  AND (job_id <> ALL($4::uuid[]) OR EXISTS (
 		      SELECT FROM punctual.runs_of(ARRAY[y.run_id]) r WHERE r.trigger = 'catchup' AND r.fence IS NULL))
 		GROUP BY job_id`, jobs, c.ids, workflows, catchUps)
@@ -148,7 +148,7 @@ func (c *dueClaim) countCatchUps(ctx context.Context) error {
 	pending, err := pg.Map[uuid.UUID, int](ctx, c.conn, `
 		SELECT y.job_id, count(*)
 		FROM punctual.ready y, punctual.runs_of(ARRAY[y.run_id]) r
-		WHERE y.job_id = ANY($1::uuid[]) AND y.lane >= 0 AND r.trigger = 'catchup'
+		WHERE y.job_id = ANY($1::uuid[]) AND NOT `+isDeadline+` AND r.trigger = 'catchup'
 		GROUP BY y.job_id`, jobs)
 	maps.Copy(c.pending, pending)
 	return pg.Wrap("counting the missed slots that wait", err)

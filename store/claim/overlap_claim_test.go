@@ -46,7 +46,8 @@ func TestTheClaimDecidesAboutARunThatAnotherOneHasOvertaken(t *testing.T) {
 			if by := c.Run(run).BlockedBy; policy == domain.PolicyForbid && (by == nil || *by != slot.RunID) {
 				t.Errorf("it was blocked by %v, want %s", by, slot.RunID)
 			}
-			if due := c.Count(`SELECT count(*) FROM punctual.ready WHERE due_at < now() + interval '1 min'`); due != 0 {
+			if due := c.Count(`SELECT count(*) FROM punctual.ready
+				WHERE waits = 'turn' AND due_at < now() + interval '1 min'`); due != 0 {
 				t.Errorf("%d runs are looked at within a minute", due)
 			}
 			c.Finish(Succeeded(slot))
@@ -177,7 +178,7 @@ func TestWhateverComesTogetherNoTwoRunsOverlap(t *testing.T) {
 				if r.work(0); time.Now().After(deadline) {
 					t.Fatalf("runs have not ended: %q", unended(c.Fixture))
 				}
-				c.Exec(`UPDATE punctual.ready SET due_at = now() WHERE due_at > now() AND NOT at_gate`) // put off for a second
+				c.Exec(`UPDATE punctual.ready SET due_at = now() WHERE due_at > now() AND waits <> 'gate'`) // put off for a second
 			}
 			c.WantCount(0, "rows of runs that have ended are left", `SELECT
 				(SELECT count(*) FROM punctual.ready) + (SELECT count(*) FROM punctual.claims)
@@ -294,7 +295,7 @@ func leasesOf(batch []domain.Assignment) (leases []uuid.UUID) {
 // unended describes runs that have not ended.
 func unended(c Fixture) []string {
 	return Value[[]string](c, `SELECT array_agg(concat_ws(' ', j.name, r.status, r.reason, r.trigger, r.id, y.due_at - now(),
-			y.at_gate, 'gate', x.active_run, x.waiting_run))
+			y.waits = 'gate', 'gate', x.active_run, x.waiting_run))
 		FROM punctual.runs r JOIN punctual.jobs j ON j.id = r.job_id LEFT JOIN punctual.ready y ON y.run_id = r.id
 		LEFT JOIN punctual.exclusive x ON x.job_id = r.job_id
 		WHERE r.finished_at IS NULL`)

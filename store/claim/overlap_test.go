@@ -295,7 +295,8 @@ func TestWaitingAtAGateCostsNothing(t *testing.T) {
 		c.Trigger(name)
 	}
 	c.ClaimReady(100)
-	if due := c.Count(`SELECT count(*) FROM punctual.ready WHERE due_at < now() + interval '1 min'`); due != 0 {
+	if due := c.Count(`SELECT count(*) FROM punctual.ready
+				WHERE waits = 'turn' AND due_at < now() + interval '1 min'`); due != 0 {
 		t.Errorf("%d of %d waiting runs are looked at within a minute", due, n)
 	}
 	c.Finish(Succeeded(running[0]))
@@ -319,7 +320,8 @@ func TestRunsThatNoGateNamesComeOneAfterTheOther(t *testing.T) {
 			break
 		}
 		ran++
-		if due := c.Count(`SELECT count(*) FROM punctual.ready WHERE due_at < now() + interval '1 min'`); due != 0 {
+		if due := c.Count(`SELECT count(*) FROM punctual.ready
+				WHERE waits = 'turn' AND due_at < now() + interval '1 min'`); due != 0 {
 			t.Errorf("%d are looked at within a minute", due)
 		}
 		// The next replay is cancelled as it becomes due. The replay after it must not wait for another run to end.

@@ -89,13 +89,12 @@ func misses(skips []Skip) (events []RunEvent) {
 // created_at is never before the slot: the clock may have been set back since the slot was found due.
 //
 // scheduled_for of a skip is its last slot, because lists by time look for it there.
-var insertSkips = `
-INSERT INTO punctual.runs (id, job_id, blocked_by, scheduled_for, due_at, created_at, finished_at, skipped_first,
-    skipped_last, tenant, job_version, skipped_count, lane, status, trigger, reason)
+var insertSkips = AnyDay.of(inserting(`id, job_id, blocked_by, scheduled_for, due_at, created_at, finished_at, skipped_first,
+    skipped_last, tenant, job_version, skipped_count, lane, status, trigger, reason`, `
 SELECT u.id, u.job_id, u.blocked_by, u.last, u.last, greatest(made.at, u.last), greatest(made.at, u.last), u.first,
        u.last, u.tenant, u.version, u.count, u.lane, 'skipped', u.trigger, u.reason
-FROM ` + skipColumns.Unnest("u") + `,
-     (SELECT clock_timestamp() AS at) made`
+FROM `+skipColumns.Unnest("u")+`,
+     (SELECT clock_timestamp() AS at) made`))
 
 // QueueSkips queues the INSERT of skips.
 func QueueSkips(b *pgx.Batch, skips []Skip) {
@@ -104,15 +103,10 @@ func QueueSkips(b *pgx.Batch, skips []Skip) {
 	}
 }
 
-var insertPending = `
-WITH made AS (
-    INSERT INTO punctual.runs (created_at, status, ` + plannedRuns.Names() + `)
+var insertPending = AnyDay.of(`
+WITH ` + entering(`created_at, status, `+plannedRuns.Names(), `
     SELECT greatest(clock_timestamp(), u.due_at), 'pending', u.*
-    FROM ` + plannedRuns.Unnest("u") + `
-    ON CONFLICT DO NOTHING
-    RETURNING id, job_id, tenant, lane)
-INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-SELECT id, job_id, now(), tenant, lane FROM made`
+    FROM `+plannedRuns.Unnest("u")))
 
 func queuePending(b *pgx.Batch, runs []plannedRun) {
 	if len(runs) > 0 {

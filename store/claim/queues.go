@@ -67,7 +67,8 @@ func (s *Claims) Unserved(ctx context.Context) ([]string, error) {
 		        (SELECT FROM punctual.schedules s
 		         WHERE s.enabled AND s.lane = (q.id * 4 + p)::smallint AND s.next_run_at <= now() LIMIT 1)
 		        UNION ALL
-		        (SELECT FROM punctual.waiting y WHERE y.lane = (q.id * 4 + p)::smallint AND y.due_at <= now() LIMIT 1)) due)
+		        (SELECT FROM punctual.waiting y
+		         WHERE y.lane = (q.id * 4 + p)::smallint AND `+Claimable+` AND y.due_at <= now() LIMIT 1)) due)
 		ORDER BY q.name`)
 	return queues, pg.Wrap("looking for queues that no replica serves", err)
 }

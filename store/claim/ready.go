@@ -218,7 +218,7 @@ func (c *readyClaim) lock(ctx context.Context) error {
 			var r readyRow
 			var since, until *time.Time
 			var at pgtype.TID
-			if err := rows.Scan(&r.run, &r.job, &r.tenant, &r.lane, nil, &since, &until, &at, &c.now); err != nil {
+			if err := rows.Scan(&r.run, &r.job, &r.tenant, &r.lane, &since, &until, &at, &c.now); err != nil {
 				return err
 			}
 			if at.Valid {
@@ -504,9 +504,8 @@ func (c *readyClaim) write(ctx context.Context) error {
 	}
 	if len(c.park) > 0 { // until their gates are freed
 		b.Queue(`
-			UPDATE punctual.ready
-			SET due_at = now() + $2::interval * (1 + random()), at_gate = true, at_limit = NULL
-			WHERE run_id = ANY($1::uuid[])`, c.park, parking)
+			UPDATE punctual.ready SET waits = 'gate', waits_on = NULL, since = coalesce(since, due_at)
+			WHERE run_id = ANY($1::uuid[])`, c.park)
 	}
 	c.limits.queue(&b)
 	if len(c.leave) > 0 {

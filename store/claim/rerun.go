@@ -22,14 +22,13 @@ type TakenStep struct {
 }
 
 // insertTakenSteps makes runs that no replica has sent: they have no attempt, and never started.
-const insertTakenSteps = `
-INSERT INTO punctual.runs (id, job_id, parent_run, step, rerun_of, triggered_by, scheduled_for, due_at, created_at,
-                           finished_at, tenant, job_version, lane, trigger, status)
+var insertTakenSteps = AnyDay.of(inserting(`id, job_id, parent_run, step, rerun_of, triggered_by, scheduled_for, due_at, created_at,
+                           finished_at, tenant, job_version, lane, trigger, status`, `
 SELECT u.id, p.job_id, p.id, u.step, u.kept_from, u.triggered_by, p.scheduled_for, p.due_at, $1::timestamptz,
        $1::timestamptz, p.tenant, p.job_version, p.lane, 'step', 'succeeded'
 FROM unnest($3::uuid[], $4::text[], $5::uuid[], $6::text[]) AS u(id, step, kept_from, triggered_by)
 JOIN punctual.runs p ON p.id = $2
-ORDER BY u.id`
+ORDER BY u.id`))
 
 // insertTakenResults is a statement of its own because a policy of run_data looks for the run.
 const insertTakenResults = `

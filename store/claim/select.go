@@ -71,6 +71,10 @@ CROSS JOIN LATERAL (` + byPriority(`
         ORDER BY next_run_at LIMIT q.slots%s
         FOR NO KEY UPDATE SKIP LOCKED`) + `) s`)
 
+// Claimable is SQL for a row of ready or dated that claims take once it is due. No other row is in the indexes of due
+// runs.
+const Claimable = `waits IN ('turn', 'host')`
+
 // unlessGateIsFree leaves out jobs of which no run is in flight any more, as there is nothing to replace. While they
 // are locked here, the claim that has a worker slot for the successor would pass over it.
 const unlessGateIsFree = `
@@ -91,11 +95,11 @@ FROM (
 // lockReadyReplacing locks the due runs of some jobs that wait: those in ready, and dated ones. Dated ones come with
 // their addresses, as in ofSlots.
 const lockReadyReplacing = `
-SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until,
+SELECT run_id, job_id, tenant, lane, since, until,
        CASE WHEN tableoid = 'punctual.dated'::regclass THEN ctid END AS dated, now()
 FROM punctual.waiting w
 WHERE job_id = ANY($1::uuid[]) AND run_id <> ALL($2::uuid[])
-  AND lane >= 0 AND due_at <= now()` + unlessGateIsFree + `
+  AND ` + Claimable + ` AND due_at <= now()` + unlessGateIsFree + `
 ORDER BY due_at, run_id LIMIT $3
 FOR UPDATE SKIP LOCKED`
 
@@ -104,10 +108,10 @@ var ofReady = selecting(`
 SELECT s.*, now()
 FROM {quotas}
 CROSS JOIN LATERAL (` + byPriority(`
-        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until,
+        SELECT run_id, job_id, tenant, lane, since, until,
                CASE WHEN tableoid = 'punctual.dated'::regclass THEN ctid END AS dated
         FROM punctual.waiting
-        WHERE {tenant} AND lane = (q.queue * 4%s)::smallint
+        WHERE {tenant} AND lane = (q.queue * 4%s)::smallint AND `+Claimable+`
           AND run_id <> ALL((SELECT $6::uuid[])::uuid[])
           AND due_at > greatest(now() - (SELECT $3::interval), {begin}, '-infinity')
           AND due_at <= now() - (SELECT $4::interval)
@@ -119,9 +123,9 @@ var ofOrdered = selecting(`
 SELECT s.*, now()
 FROM {quotas}
 CROSS JOIN LATERAL (
-    SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, NULL::tid
+    SELECT run_id, job_id, tenant, lane, since, until, NULL::tid
     FROM punctual.ready
-    WHERE {tenant} AND lane = (q.queue * 4 + 3)::smallint
+    WHERE {tenant} AND lane = (q.queue * 4 + 3)::smallint AND ` + Claimable + `
       AND run_id <> ALL((SELECT $6::uuid[])::uuid[])
       AND due_at > greatest(now() - (SELECT $3::interval), {begin}, '-infinity')
       AND due_at <= now() - (SELECT $4::interval)
@@ -129,11 +133,11 @@ CROSS JOIN LATERAL (
 
 // lockHeld locks runs that wait for one host, the longest unsent first, but for those of some jobs.
 const lockHeld = `
-SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, NULL::tid, now()
+SELECT run_id, job_id, tenant, lane, since, until, NULL::tid, now()
 FROM punctual.ready
-WHERE tenant = $1 AND held_by = $2 AND lane = ANY($3::smallint[]) AND job_id <> ALL($4::uuid[])
+WHERE tenant = $1 AND waits = 'host' AND waits_on = $2 AND lane = ANY($3::smallint[]) AND job_id <> ALL($4::uuid[])
   AND run_id <> ALL($5::uuid[])
-ORDER BY held_since, run_id LIMIT $6
+ORDER BY since, run_id LIMIT $6
 FOR UPDATE SKIP LOCKED`
 
 // window is for how long a claim's rows have been due: at most from (nil: for however long), and at least until. What
@@ -177,7 +181,7 @@ const (
 	inQuotas = `
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $3::int[])) AS q(queue, slots, tenant)
 CROSS JOIN LATERAL (`
-	ofQuota = ` = ANY((SELECT $4::uuid[])::uuid[]) AND lane / 4 = q.queue AND lane >= 0 AND q.tenant IN (0, tenant)`
+	ofQuota = ` = ANY((SELECT $4::uuid[])::uuid[]) AND lane / 4 = q.queue AND q.tenant IN (0, tenant)`
 
 	lockSlotsOf = `
 SELECT s.*, now(), nextval('punctual.fences'), NULL` + inQuotas + `
@@ -188,17 +192,17 @@ SELECT s.*, now(), nextval('punctual.fences'), NULL` + inQuotas + `
     FOR NO KEY UPDATE SKIP LOCKED) s`
 	lockReadyOf = `
 SELECT s.*, now()` + inQuotas + `
-    SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until,
+    SELECT run_id, job_id, tenant, lane, since, until,
            CASE WHEN tableoid = 'punctual.dated'::regclass THEN ctid END AS dated
     FROM punctual.waiting
-    WHERE run_id` + ofQuota + ` AND due_at <= now()
+    WHERE run_id` + ofQuota + ` AND ` + Claimable + ` AND due_at <= now()
     ORDER BY due_at, run_id LIMIT q.slots
     FOR UPDATE SKIP LOCKED) s`
-	// lockSilentOf is the same for deadlines, whose lanes are below 0 and which need no quota.
+	// lockSilentOf is the same for deadlines, which need no quota.
 	lockSilentOf = `
-SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, NULL::tid, now()
+SELECT run_id, job_id, tenant, lane, since, until, NULL::tid, now()
 FROM punctual.ready
-WHERE run_id = ANY($1::uuid[]) AND lane < 0 AND due_at <= now()
+WHERE run_id = ANY($1::uuid[]) AND ` + isDeadline + ` AND due_at <= now()
 ORDER BY due_at
 FOR UPDATE SKIP LOCKED`
 )

@@ -38,7 +38,7 @@ type sieves struct{ due, ready, silent sieve }
 // The slots and runs that are looked at before they are due, too.
 var (
 	slotsAhead = aside.Rows{Kind: aside.Slot, Table: "schedules", ID: "job_id", Are: "r.enabled"}
-	runsAhead  = aside.Rows{Kind: aside.Run, Table: "waiting", ID: "run_id", Are: "true"}
+	runsAhead  = aside.Rows{Kind: aside.Run, Table: "waiting", ID: "run_id", Are: Claimable}
 )
 
 func newSieves() sieves {

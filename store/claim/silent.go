@@ -15,27 +15,26 @@ const silentBatch = 100
 // BeatSoon is how far ahead a heartbeat, which comes every two seconds, names a chore that is done at an instant.
 const BeatSoon = `interval '2 s'`
 
-// selectSilent locks deadlines that have passed. The deadline of a target that works on waits in a lane of its queue
-// that no claim reads, because ending an attempt takes no worker slot. It leaves those of frozen tenants, which delay
-// no others.
-const selectSilent = `
-SELECT s.*, now() FROM punctual.queues q CROSS JOIN LATERAL (
-    SELECT y.run_id, y.job_id, y.tenant, y.lane, y.held_by, y.held_since, y.held_until, NULL::tid FROM punctual.ready y
-    WHERE y.lane = (-1 - q.id)::smallint AND y.due_at <= now()
-      AND y.run_id <> ALL((SELECT $2::uuid[])::uuid[])
-      AND NOT EXISTS (SELECT FROM punctual.tenants t WHERE t.id = y.tenant AND t.frozen_at IS NOT NULL)
-    ORDER BY y.due_at LIMIT $1 FOR UPDATE OF y SKIP LOCKED) s LIMIT $1`
+// isDeadline is SQL for a row of ready whose due_at is a deadline: of a target that works on, or of a person who is to
+// decide. No other claim takes it, because ending an attempt takes no worker slot.
+const isDeadline = `waits IN ('target', 'person')`
 
-// nextSilent is how long it is until the next deadline in any queue.
-const nextSilent = `SELECT min(d.due_at) - clock_timestamp() FROM punctual.queues q CROSS JOIN LATERAL (
-    SELECT y.due_at FROM punctual.ready y
-    WHERE y.lane = (-1 - q.id)::smallint AND y.due_at > now() ORDER BY y.due_at LIMIT 1) d
-WHERE d.due_at <= now() + ` + BeatSoon
+// selectSilent locks deadlines that have passed. It leaves those of frozen tenants, which delay no others.
+const selectSilent = `
+SELECT y.run_id, y.job_id, y.tenant, y.lane, y.since, y.until, NULL::tid, now()
+FROM punctual.ready y
+WHERE ` + isDeadline + ` AND y.due_at <= now()
+  AND y.run_id <> ALL((SELECT $2::uuid[])::uuid[])
+  AND NOT EXISTS (SELECT FROM punctual.tenants t WHERE t.id = y.tenant AND t.frozen_at IS NOT NULL)
+ORDER BY y.due_at LIMIT $1 FOR UPDATE OF y SKIP LOCKED`
+
+// nextSilent is how long it is until the next deadline.
+const nextSilent = `
+SELECT min(due_at) - clock_timestamp() FROM punctual.ready
+WHERE ` + isDeadline + ` AND due_at > now() AND due_at <= now() + ` + BeatSoon
 
 // AnySilent is true if a deadline has passed or is about to pass.
-const AnySilent = `EXISTS (SELECT FROM punctual.queues q CROSS JOIN LATERAL (
-    SELECT FROM punctual.ready y
-    WHERE y.lane = (-1 - q.id)::smallint AND y.due_at <= now() + ` + BeatSoon + ` LIMIT 1) d)`
+const AnySilent = `EXISTS (SELECT FROM punctual.ready WHERE ` + isDeadline + ` AND due_at <= now() + ` + BeatSoon + `)`
 
 // heedReports ends attempts of overdue targets as followers decide. It puts off those that wait for a transaction of
 // their target.

@@ -85,8 +85,8 @@ func TestDeadlinesOfAFrozenTenantHoldUpNobody(t *testing.T) {
 	other := c.Neighbour(1)
 	a := c.Accepted("works")
 	other.Accepted("frozen")
-	c.Exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-		SELECT gen_random_uuid(), job_id, now() - interval '1 h', tenant, lane
+	c.Exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane, waits)
+		SELECT gen_random_uuid(), job_id, now() - interval '1 h', tenant, lane, waits
 		FROM punctual.ready, generate_series(1, 1000) WHERE tenant = $1`, other.Tenant)
 	c.Freeze(other.Tenant, "")
 	if !c.Overdue(a.RunID) {

@@ -42,14 +42,13 @@ SELECT FROM punctual.runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDA
 
 // enlist puts runs into ready that wait and are not there. A run that its target works on gets a deadline: the default
 // heartbeat_timeout from now.
-const enlist = `
-INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+var enlist = `
+INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane, waits, since)
 SELECT r.id, r.job_id,
        CASE r.status WHEN 'running' THEN now() + interval '5 min' ELSE greatest(now(), r.due_at, r.next_attempt_at) END,
        r.tenant,
-       CASE WHEN r.status = 'running' THEN -1 - r.lane / 4
-            WHEN r.trigger IN ('backfill', 'replay') THEN r.lane | 3
-            ELSE r.lane END
+       ` + laneInReady + `,
+       CASE r.status WHEN 'running' THEN 'target' ELSE 'turn' END, CASE r.status WHEN 'running' THEN r.started_at END
 FROM punctual.runs r
 WHERE r.id = ANY($1::uuid[])
   AND (r.status IN ('pending', 'retrying') OR r.status = 'running' AND r.accepted_at IS NOT NULL)

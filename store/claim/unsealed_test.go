@@ -119,7 +119,7 @@ func TestAPayloadThatDoesNotOpenStopsNoOther(t *testing.T) {
 	for len(found) < 5 && ctx.Err() == nil {
 		retryNow(c)
 		// A definition is tried each minute.
-		c.Exec(`UPDATE punctual.ready SET due_at = now() WHERE due_at > now() AND lane >= 0`)
+		c.Exec(`UPDATE punctual.ready SET due_at = now() WHERE due_at > now() AND waits = 'turn'`)
 		c.Exec(`
 			UPDATE punctual.schedules SET next_run_at = scheduled_for WHERE scheduled_for < now() AND next_run_at > now()`)
 		c.Exec(`UPDATE punctual.events SET turn_at = now() WHERE turn_at > now()`)

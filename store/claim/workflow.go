@@ -94,12 +94,13 @@ LEFT JOIN LATERAL (SELECT * FROM punctual.jobs j WHERE j.id = r.job_id OFFSET 0)
 WHERE w.run_id = {ids}
 ORDER BY w.run_id`
 
-const (
-	readSteps = `
+const readSteps = `
 SELECT r.id, r.status, coalesce(r.reason, ''), coalesce(r.error, ''),
        r.caused_by, r.finished_at
 FROM {runs} r
 WHERE r.id = {ids}`
+
+const (
 	// settleWorkflows marks workflows as looked at. It sets those that have ended ($2) due, and returns them, unless they
 	// were due: a frozen tenant's are for as long as it is frozen. It leaves a row of ready alone that another transaction
 	// has locked, and returns that, too: then the workflow is looked at again.
@@ -365,21 +366,16 @@ var stepColumns = pg.Columns[stepRow]{
 
 // enterSteps makes the runs of steps: those that start, and those that are skipped, which have a reason.
 var enterSteps = `
-WITH made AS (
-    INSERT INTO {runs} (id, job_id, parent_run, step, caused_by, scheduled_for, due_at, tenant, job_version,
-                               lane, trigger, status, reason, error, finished_at)
+WITH ` + entering(`id, job_id, parent_run, step, caused_by, scheduled_for, due_at, tenant, job_version, lane,
+                               trigger, status, reason, error, finished_at`, `
     SELECT u.id, r.job_id, r.id, u.step, u.caused_by, r.scheduled_for, now(), r.tenant, r.job_version,
            coalesce((SELECT q.id FROM punctual.queues q WHERE q.name = u.queue) * 4 + u.priority, r.lane), 'step',
            CASE WHEN u.caused_by IS NULL THEN 'pending' ELSE 'skipped' END, u.reason, u.error,
            CASE WHEN u.caused_by IS NOT NULL THEN now() END
-    FROM ` + stepColumns.Unnest("u") + `
+    FROM `+stepColumns.Unnest("u")+`
     JOIN {runs} r ON r.id = u.workflow
     WHERE r.id = {others}
-    ORDER BY u.id
-    ON CONFLICT DO NOTHING
-    RETURNING id, job_id, tenant, lane, status)
-INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-SELECT id, job_id, now(), tenant, lane FROM made WHERE status = 'pending'`
+    ORDER BY u.id`)
 
 // readLive reads live workflows, whose rows are locked, with the runs of their steps. It sends b first.
 func (s *Claims) readLive(ctx context.Context, q pg.Querier, b *pgx.Batch, of concerned) (all []*workflow, err error) {
@@ -689,7 +685,7 @@ func (s *Claims) advanceSome(ctx context.Context, some []uuid.UUID) (a advanced,
 func (s *Claims) CountWorkflows(ctx context.Context) (workflows, approvals int, err error) {
 	err = s.db.Chores.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM (SELECT FROM punctual.workflows LIMIT 10000) w),
-		       (SELECT count(*) FROM (SELECT FROM punctual.ready WHERE approval LIMIT 10000) y)`).Scan(&workflows, &approvals)
+		       (SELECT count(*) FROM (SELECT FROM punctual.ready WHERE waits = 'person' LIMIT 10000) y)`).Scan(&workflows, &approvals)
 	return workflows, approvals, pg.Wrap("counting workflows", err)
 }
 

@@ -33,9 +33,10 @@ type Breaker struct {
 const selectHolds = `
 SELECT t.name, h.held_by, h.state, h.host, h.path, h.since, h.failures, h.last_error, h.probe_at, h.replicas,
        (SELECT count(*) FROM (
-           SELECT FROM punctual.ready r WHERE r.tenant = h.tenant AND r.held_by = h.held_by LIMIT $2::bigint) n),
-       (SELECT r.held_since FROM punctual.ready r
-        WHERE r.tenant = h.tenant AND r.held_by = h.held_by ORDER BY r.held_since LIMIT 1)
+           SELECT FROM punctual.ready r
+           WHERE r.waits = 'host' AND r.tenant = h.tenant AND r.waits_on = h.held_by LIMIT $2::bigint) n),
+       (SELECT r.since FROM punctual.ready r
+        WHERE r.waits = 'host' AND r.tenant = h.tenant AND r.waits_on = h.held_by ORDER BY r.since LIMIT 1)
 FROM (SELECT tenant, held_by, host, path, min(since) AS since, max(failures) AS failures, min(probe_at) AS probe_at,
              count(*) AS replicas, (array_agg(state ORDER BY state = 'recovering'))[1] AS state,
              (array_agg(last_error ORDER BY failures DESC))[1] AS last_error

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/admit"
+	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
@@ -18,7 +19,7 @@ type Queue struct {
 	Name      string     `json:"name" doc:"Its name." example:"default"`
 	DueSlots  int        `json:"due_slots" maximum:"10000" doc:"Slots that are due and not claimed yet. 10000: 10,000 or more." example:"12"`
 	DueRuns   int        `json:"due_runs" maximum:"10000" doc:"Runs that are ready to be sent now: manual runs, replays and retries." example:"3"`
-	LaterRuns int        `json:"later_runs" maximum:"10000" doc:"Runs that wait for a later instant: that of a retry, or the deadline of an async target that is still working." example:"40"`
+	LaterRuns int        `json:"later_runs" maximum:"10000" doc:"Runs that wait for a later instant, as retries do, for the run before them, for a limit, for an approval, or for an async target that is still working." example:"40"`
 	HeldRuns  int        `json:"held_runs" maximum:"10000" doc:"Runs that wait for a host that cannot be reached or hangs. GET /v1/breakers counts them by host." example:"0"`
 	InFlight  int        `json:"in_flight" maximum:"10000" doc:"Runs that are being sent." example:"100"`
 	OldestDue *time.Time `json:"oldest_due" doc:"When the oldest due slot or run became due, or when the oldest hold began, if that is earlier. Null: nothing is due or held."`
@@ -36,8 +37,8 @@ type HeldBack struct {
 // The work of a queue q that is due by now, and the runs in it that are due later.
 const (
 	dueSlots  = `punctual.schedules s WHERE s.enabled AND s.lane = l.lane AND of(s) AND s.next_run_at <= now()`
-	dueRuns   = `punctual.waiting s WHERE s.lane = l.lane AND of(s) AND s.due_at <= now()`
-	laterRuns = `punctual.ready s WHERE s.lane = l.lane AND of(s) AND s.due_at > now() AND s.held_by IS NULL`
+	dueRuns   = `punctual.waiting s WHERE s.lane = l.lane AND of(s) AND s.due_at <= now() AND ` + claim.Claimable
+	laterRuns = `punctual.ready s WHERE s.lane = l.lane AND of(s) AND s.due_at > now() AND s.waits = 'turn'`
 )
 
 // numberOf and oldestOf are SQL for how much of some work there is in the lanes of a queue, and since when.
@@ -59,24 +60,28 @@ func oldestOf(work, due string) string {
 // selectDepths counts a queue's work. of(s) stands for a condition on the tenant, which is $1. Each count ends at the
 // cap, $2, and reads the same index as the claims.
 var selectDepths = `
-SELECT q.name, ` + numberOf(dueSlots) + `, ` + numberOf(dueRuns) + `, ` + numberOf(laterRuns) + `,
+SELECT q.name, ` + numberOf(dueSlots) + `, ` + numberOf(dueRuns) + `, ` + numberOf(laterRuns) + `
+           + (SELECT count(*) FROM parked WHERE parked.queue = q.id),
        (SELECT count(*) FROM held WHERE held.queue = q.id),
        (SELECT count(*) FROM sent WHERE sent.queue = q.id),
        least(` + oldestOf(dueSlots, `s.next_run_at`) + `, ` + oldestOf(dueRuns, `s.due_at`) + `,
-             (SELECT min(held.held_since) FROM held WHERE held.queue = q.id)),
-       CASE WHEN NOT punctual.is_served(q.name) THEN punctual.waits_for(false, q.name, NULL, NULL, NULL, NULL) END
+             (SELECT min(held.since) FROM held WHERE held.queue = q.id)),
+       CASE WHEN NOT punctual.is_served(q.name) THEN punctual.waits_for(false, q.name, NULL, NULL, NULL) END
 FROM punctual.queues q
 ORDER BY q.name`
 
 const depthParts = `
 WITH lanes AS MATERIALIZED (
-    SELECT q.id AS queue, (q.id * 4 + p)::smallint AS lane FROM punctual.queues q, generate_series(0, 3) p
-    UNION ALL
-    SELECT q.id, (-1 - q.id)::smallint FROM punctual.queues q), -- the deadlines
+    SELECT q.id AS queue, (q.id * 4 + p)::smallint AS lane FROM punctual.queues q, generate_series(0, 3) p),
 held AS MATERIALIZED (
-    SELECT s.lane / 4 AS queue, s.held_since
+    SELECT s.lane / 4 AS queue, s.since
     FROM punctual.ready s
-    WHERE s.held_by IS NOT NULL AND of(s)
+    WHERE s.waits = 'host' AND of(s)
+    LIMIT $2::bigint),
+parked AS MATERIALIZED (
+    SELECT s.lane / 4 AS queue
+    FROM punctual.ready s
+    WHERE s.waits IN ('gate', 'limit', 'target', 'person') AND of(s)
     LIMIT $2::bigint),
 sent AS MATERIALIZED (
     SELECT s.lane / 4 AS queue

@@ -26,7 +26,7 @@ type Overdue struct {
 var SelectOverdue = waitsOf + `,
 overdue AS MATERIALIZED (
     SELECT l.queue, sum((` + overdueOf(`schedules`, `next_run_at`, `s.enabled`) + `) +
-                        (` + overdueOf(`ready`, `due_at`, `s.held_by IS NULL AND NOT s.at_gate`) + `)) AS n
+                        (` + overdueOf(`ready`, `due_at`, `s.waits = 'turn'`) + `)) AS n
     FROM lanes l
     WHERE (SELECT d.frozen_at FROM punctual.deployment d) IS NULL
     GROUP BY l.queue)

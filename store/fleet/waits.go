@@ -28,7 +28,7 @@ func oldestDue(maybe, tenants string) string {
 		         WHERE ` + tenants + ` ORDER BY s.at LIMIT 1)`
 	}
 	return `least(` + oldest(`schedules`, `next_run_at`, `s.enabled`, notAside(`s.job_id`, `slot`)) + `,
-	              ` + oldest(`ready`, `due_at`, `s.held_by IS NULL AND NOT s.at_gate`,
+	              ` + oldest(`ready`, `due_at`, `s.waits = 'turn'`,
 		notAside(`s.run_id`, `run`)) + `)`
 }
 
@@ -40,12 +40,16 @@ func notAside(id, kind string) string {
 // waitsOf begins a query for what waits: the lanes, and the tenants whose work waits for something else.
 const waitsOf = `
 WITH lanes AS MATERIALIZED (
-    SELECT q.id AS queue, (q.id * 4 + p)::smallint AS lane FROM punctual.queues q, generate_series(0, 3) p
-    UNION ALL
-    SELECT q.id, (-1 - q.id)::smallint FROM punctual.queues q), -- the deadlines
+    SELECT q.id AS queue, (q.id * 4 + p)::smallint AS lane FROM punctual.queues q, generate_series(0, 3) p),
 frozen AS MATERIALIZED (SELECT t.id FROM punctual.tenants t WHERE t.frozen_at IS NOT NULL),
 limited AS MATERIALIZED (
     SELECT u.tenant FROM punctual.tenant_usage u WHERE punctual.held_by(u.held_by, u.held_at) IS NOT NULL)`
+
+// parkedFor is SQL for runs that wait for something, $1 of them at most.
+func parkedFor(what string) string {
+	return `(SELECT s.lane / 4 AS queue, s.waits, s.since FROM punctual.ready s
+	         WHERE s.waits = '` + what + `' AND s.tenant NOT IN (SELECT id FROM frozen) LIMIT $1)`
+}
 
 // SelectWaits selects how long the oldest work of each queue has waited, by what it waits for. Work of frozen tenants
 // is left out. Due work of a tenant at a limit, or at a limit that jobs share, waits for that, and all due work of a
@@ -60,15 +64,7 @@ due AS MATERIALIZED (
     FROM lanes l
     WHERE (SELECT d.frozen_at FROM punctual.deployment d) IS NULL
     GROUP BY l.queue),
-held AS MATERIALIZED (
-    SELECT s.lane / 4 AS queue, s.held_since FROM punctual.ready s
-    WHERE s.held_by IS NOT NULL AND s.tenant NOT IN (SELECT id FROM frozen) LIMIT $1),
-gated AS MATERIALIZED (
-    SELECT s.lane / 4 AS queue, s.run_id FROM punctual.ready s
-    WHERE s.at_gate AND s.tenant NOT IN (SELECT id FROM frozen) LIMIT $1),
-at_limits AS MATERIALIZED (
-    SELECT s.lane / 4 AS queue, s.run_id FROM punctual.ready s
-    WHERE s.at_limit IS NOT NULL AND s.tenant NOT IN (SELECT id FROM frozen) LIMIT $1)
+parked AS MATERIALIZED (`+parkedFor(`host`)+` UNION ALL `+parkedFor(`gate`)+` UNION ALL `+parkedFor(`limit`)+`)
 SELECT q.name, w.waits_for, coalesce(greatest(now() - w.since, '0'), '0')
 FROM punctual.queues q
 LEFT JOIN due ON due.queue = q.id
@@ -76,12 +72,10 @@ CROSS JOIN LATERAL (SELECT punctual.is_served(q.name) AS served) s
 CROSS JOIN LATERAL (VALUES
     ('nothing', CASE WHEN s.served THEN due.free END),
     ('limit', CASE WHEN s.served THEN least(due.held, (
-                  SELECT r.due_at FROM punctual.runs_of(ARRAY(
-                      SELECT a.run_id FROM at_limits a WHERE a.queue = q.id ORDER BY a.run_id LIMIT 1)) r)) END),
+                  SELECT min(p.since) FROM parked p WHERE p.queue = q.id AND p.waits = 'limit')) END),
     ('queue', CASE WHEN NOT s.served THEN least(due.free, due.held) END),
-    ('host', (SELECT min(h.held_since) FROM held h WHERE h.queue = q.id)),
-    ('gate', (SELECT r.due_at FROM punctual.runs_of(ARRAY(
-                  SELECT g.run_id FROM gated g WHERE g.queue = q.id ORDER BY g.run_id LIMIT 1)) r))
+    ('host', (SELECT min(p.since) FROM parked p WHERE p.queue = q.id AND p.waits = 'host')),
+    ('gate', (SELECT min(p.since) FROM parked p WHERE p.queue = q.id AND p.waits = 'gate'))
     ) w (waits_for, since)
 ORDER BY q.name, w.waits_for`
 

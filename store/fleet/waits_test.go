@@ -54,11 +54,10 @@ func TestTheOldestDueWorkIsToldByItsCause(t *testing.T) {
 	want("no replica serves the queue", "queue 20 ")
 	c.Exec(`UPDATE punctual.schedules SET next_run_at = now() + interval '1 day'`)
 	c.Trigger(c.Create("by-hand", Never).Definition.Name)
-	c.Exec(`UPDATE punctual.ready SET due_at = now() + interval '1 h', held_by = 'breaker a:1', held_since = now() - interval '61 s',
-		held_until = now() + interval '1 h'`)
+	c.Exec(`UPDATE punctual.ready SET due_at = now() + interval '1 h', waits = 'host', waits_on = 'breaker a:1',
+		since = now() - interval '61 s', until = now() + interval '1 h'`)
 	want("its host is down", "host 1 ")
-	c.Exec(`UPDATE punctual.ready SET held_by = NULL, held_since = NULL, held_until = NULL, at_gate = true`)
-	c.Exec(`UPDATE punctual.runs SET due_at = now() - interval '301 s'`)
+	c.Exec(`UPDATE punctual.ready SET waits = 'gate', waits_on = NULL, until = NULL, since = now() - interval '301 s'`)
 	want("another run of the job is active", "gate 5 ")
 	slot(c, "more", 61*time.Minute+time.Second)
 	want("there are due slots too", "gate 5 queue 61 ")
@@ -92,7 +91,7 @@ func TestOverdueWorkIsCounted(t *testing.T) {
 	if n := overdue(c.Fixture); n != 4 {
 		t.Errorf("%d are overdue, want 3 slots and a run", n)
 	}
-	c.Exec(`UPDATE punctual.ready SET held_by = 'breaker a:1', held_since = now(), held_until = now() + interval '1 h'`)
+	c.Exec(`UPDATE punctual.ready SET waits = 'host', waits_on = 'breaker a:1', since = now(), until = now() + interval '1 h'`)
 	if n := overdue(c.Fixture); n != 3 {
 		t.Errorf("%d are overdue, want 3 slots, as the run waits for its host", n)
 	}

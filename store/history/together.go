@@ -17,7 +17,7 @@ const countTogether = `
 WITH running AS MATERIALIZED (
     SELECT r.id, r.job_id
     FROM punctual.runs_of(ARRAY(SELECT unnest(c.run_ids) FROM punctual.claims c)
-                          || ARRAY(SELECT y.run_id FROM punctual.ready y WHERE y.lane < 0 LIMIT $1)) r
+                          || ARRAY(SELECT y.run_id FROM punctual.ready y WHERE y.waits = 'target' LIMIT $1)) r
     WHERE r.status = 'running' AND r.step IS NULL),
 gates AS MATERIALIZED (
     SELECT g.job_id, g.named, count(*) FILTER (WHERE r.id <> ALL (g.named)) AS unnamed

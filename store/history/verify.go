@@ -254,9 +254,9 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 // noteWaiting notes what runs wait for: a record without violations does not mean that all is well.
 func (v *verification) noteWaiting(ctx context.Context, tx pgx.Tx) error {
 	rows := pg.Query(ctx, tx, `
-		SELECT held_by, count(*) FROM punctual.ready
-		WHERE held_by IS NOT NULL AND ($1 = 0 OR tenant = $1)
-		GROUP BY held_by ORDER BY 2 DESC, 1 LIMIT 10`, v.tenant)
+		SELECT waits_on, count(*) FROM punctual.ready
+		WHERE waits = 'host' AND ($1 = 0 OR tenant = $1)
+		GROUP BY waits_on ORDER BY 2 DESC, 1 LIMIT 10`, v.tenant)
 	err := pg.Each2(rows, func(by string, n int) { v.note("%s for %s.", waiting(n), by) })
 	return pg.Wrap("reading what runs wait for", err)
 }

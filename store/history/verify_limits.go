@@ -26,7 +26,7 @@ const verifyLimits = `
 	CROSS JOIN LATERAL (
 	    SELECT ARRAY(
 	        SELECT y.run_id FROM punctual.ready y
-	        WHERE y.tenant = l.tenant AND y.at_limit = l.name AND punctual.is_parked(y.due_at)
+	        WHERE y.tenant = l.tenant AND y.waits = 'limit' AND y.waits_on = l.name
 	          AND punctual.frozen_since(l.tenant) IS NULL AND punctual.room_at_limit(l) > 0
 	        ORDER BY y.run_id LIMIT 10) AS runs) w
 	WHERE ($1 = 0 OR l.tenant = $1)

@@ -49,7 +49,7 @@ SELECT r.id, r.job_id, r.trigger, r.status, r.scheduled_for, r.skipped_first, r.
        r.finished_at IS NOT NULL
        OR EXISTS (SELECT FROM punctual.ready y
                    WHERE y.run_id = r.id
-                     AND (y.held_by IS NULL OR y.held_until > (SELECT ` + pg.Now + `) - $7::interval
+                     AND (y.waits <> 'host' OR y.until > (SELECT ` + pg.Now + `) - $7::interval
                           OR punctual.frozen_since(y.tenant) IS NOT NULL))
        OR EXISTS (SELECT FROM punctual.claims c LEFT JOIN punctual.replicas p ON p.id = c.replica
                    WHERE r.id = ANY (c.run_ids) AND greatest(c.claimed_at, p.renewed_at)

@@ -281,9 +281,9 @@ func TestVerifyNoticesDatedRunsThatAreLeft(t *testing.T) {
 			ago(c, "")
 			c.Exec(`UPDATE punctual.tenants SET frozen_at = now(), frozen_by = 'somebody'`)
 		}, []string{}},
-		{"they are set aside, but the job is active", func(c Replica) { ago(c, ", lane = -32768") }, []string{"overdue a x2"}},
+		{"they are set aside, but the job is active", func(c Replica) { ago(c, ", waits = 'aside'") }, []string{"overdue a x2"}},
 		{"a chore is about to arm them", func(c Replica) {
-			ago(c, ", lane = -32768")
+			ago(c, ", waits = 'aside'")
 			c.Exec(`INSERT INTO punctual.dated_work (job_id, tenant) SELECT id, tenant FROM punctual.jobs`)
 		}, []string{}},
 		{"a chore is about to remove them", deleted, []string{}},

@@ -69,8 +69,9 @@ func (s *Jobs) FitDated(ctx context.Context) (wait time.Duration, left bool, err
 			    SELECT key FROM punctual.dated WHERE job_id = $1 AND key > $2
 			    ORDER BY key LIMIT $3 FOR UPDATE SKIP LOCKED),
 			moved AS (
-			    UPDATE punctual.dated d SET lane = $4
-			    FROM batch WHERE d.job_id = $1 AND d.key = batch.key AND d.lane <> $4)
+			    UPDATE punctual.dated d SET lane = $4, waits = 'turn'
+			    FROM batch WHERE d.job_id = $1 AND d.key = batch.key
+			      AND (d.lane <> $4 OR d.waits = 'aside'))
 			SELECT max(key) FROM batch`, job, after, datedBatch, h.lane)
 		if err != nil {
 			return err
@@ -105,7 +106,7 @@ SELECT d.job_id, d.tenant
 FROM punctual.queues q CROSS JOIN generate_series(0, 2) p
 CROSS JOIN LATERAL (
     SELECT d.job_id, d.tenant, d.lane FROM punctual.dated d
-    WHERE d.lane = (q.id * 4 + p)::smallint AND d.due_at < now() - interval '1 minute'
+    WHERE d.lane = (q.id * 4 + p)::smallint AND d.waits <> 'aside' AND d.due_at < now() - interval '1 minute'
     ORDER BY d.due_at LIMIT 1000) d
 JOIN punctual.schedules s ON s.job_id = d.job_id AND s.lane <> d.lane
 ORDER BY 1

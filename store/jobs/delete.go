@@ -76,7 +76,7 @@ func (s *Jobs) cancelWaiting(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) e
 	runs, err := pg.All(ctx, tx, pgx.RowTo[uuid.UUID], `
 		SELECT y.run_id FROM punctual.ready y JOIN punctual.runs_of(ARRAY(
 		    SELECT w.run_id FROM punctual.ready w WHERE w.job_id = ANY($1::uuid[]))) r ON r.id = y.run_id
-		WHERE y.job_id = ANY($1::uuid[]) AND (r.status <> 'running' OR y.approval)
+		WHERE y.job_id = ANY($1::uuid[]) AND (r.status <> 'running' OR y.waits = 'person')
 		ORDER BY y.run_id FOR UPDATE OF y`, jobs)
 	if err != nil {
 		return fmt.Errorf("locking waiting runs: %w", err)

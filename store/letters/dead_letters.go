@@ -268,7 +268,7 @@ type replay struct {
 // them one at a time.
 func (r replay) entry(now time.Time) claim.Entry {
 	return claim.Entry{
-		ID: r.run, Job: r.JobID, Trigger: domain.TriggerReplay, ScheduledFor: r.ScheduledFor, DueAt: now, Ordered: true,
+		ID: r.run, Job: r.JobID, Trigger: domain.TriggerReplay, ScheduledFor: r.ScheduledFor, DueAt: now,
 		ReplayOf: &r.RunID, CausedBy: r.CausedBy, By: r.by,
 		Sends: &claim.Sends{Key: domain.IdempotencyKey(r.Trigger, r.RunID, r.JobID, r.ScheduledFor)},
 	}

@@ -165,10 +165,11 @@ type ahead struct {
 const selectAhead = `
 SELECT ARRAY(SELECT q.id FROM punctual.queues q WHERE $2 <= (SELECT count(*) FROM (
            SELECT FROM punctual.ready y
-           WHERE y.lane = (q.id * 4 + 3)::smallint AND y.tenant = o.tenant AND y.due_at <= now() LIMIT $2) n)),
+           WHERE y.lane = (q.id * 4 + 3)::smallint AND y.tenant = o.tenant AND y.waits = 'turn' AND y.due_at <= now()
+           LIMIT $2) n)),
        ARRAY(SELECT DISTINCT y.job_id FROM punctual.queues q CROSS JOIN LATERAL (
            SELECT r.job_id FROM punctual.ready r
-           WHERE r.lane = (q.id * 4 + 3)::smallint AND r.tenant = o.tenant AND r.held_by IS NOT NULL) y)
+           WHERE r.lane = (q.id * 4 + 3)::smallint AND r.tenant = o.tenant AND r.waits = 'host') y)
 FROM punctual.operations o WHERE o.id = $1`
 
 // looksAhead reads what keeps the operation from making more runs. The rest of an order waits in its operation, where

@@ -211,7 +211,7 @@ func (b *backfill) choose(t *domain.Timetable, ahead []time.Time, ran map[uuid.U
 			id = domain.NewRunID(b.now)
 		}
 		run := claim.Entry{
-			ID: id, Job: b.job.Job, Trigger: domain.TriggerBackfill, ScheduledFor: at, DueAt: t.Due(at, nil), Ordered: true,
+			ID: id, Job: b.job.Job, Trigger: domain.TriggerBackfill, ScheduledFor: at, DueAt: t.Due(at, nil),
 			By: b.by,
 		}
 		if b.chain {

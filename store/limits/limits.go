@@ -69,7 +69,8 @@ CROSS JOIN LATERAL (
           WHERE h.tenant = l.tenant AND h.name = l.name) x) h
 CROSS JOIN LATERAL (
     SELECT count(*) AS waiting
-    FROM (SELECT FROM punctual.ready y WHERE y.tenant = l.tenant AND y.at_limit = l.name LIMIT 10000) y) w
+    FROM (SELECT FROM punctual.ready y WHERE y.tenant = l.tenant
+                         AND y.waits IN ('turn', 'limit') AND y.waits_on = l.name LIMIT 10000) y) w
 CROSS JOIN LATERAL (
     SELECT count(*) AS jobs FROM punctual.job_limits j WHERE j.tenant = l.tenant AND j.name = l.name) j
 WHERE l.tenant = $1`

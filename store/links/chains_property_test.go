@@ -151,7 +151,7 @@ func TestRacingFinishesFireEachLinkOnce(t *testing.T) {
 				b := replica.ClaimReady(1 + random.IntN(12))
 				if len(b.Runs) == 0 {
 					idle++
-					c.Exec(`UPDATE punctual.ready SET due_at = now() WHERE NOT at_gate AND due_at > now()
+					c.Exec(`UPDATE punctual.ready SET due_at = now() WHERE waits = 'turn' AND due_at > now()
 						AND run_id IN (SELECT run_id FROM punctual.ready FOR UPDATE SKIP LOCKED)`)
 					continue
 				}

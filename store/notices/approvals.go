@@ -107,7 +107,7 @@ FROM punctual.approval_notices a
 JOIN punctual.tenants t ON t.id = a.tenant
 CROSS JOIN punctual.deployment d
 CROSS JOIN punctual.run_token_key k
-LEFT JOIN punctual.ready y ON y.run_id = a.run_id AND y.approval
+LEFT JOIN punctual.ready y ON y.run_id = a.run_id AND y.waits = 'person'
 LEFT JOIN LATERAL punctual.runs_of(ARRAY[a.run_id]) r ON true
 LEFT JOIN punctual.jobs j ON j.id = r.job_id
 WHERE a.run_id = $2 AND a.due_at <= now() AND a.tenant NOT IN (SELECT tenant FROM busy) AND ` + maySend + `

@@ -36,7 +36,7 @@ type OldestDue struct {
 
 // The sources of overdue work, each read by the index of the claims or of the breakers: due slots, due runs and runs
 // that are held back. $1 is the tenant, @p the patience, and @l a limit for each lane. A run of a backfill or replay is
-// in the lane that ends in 3, a deadline in a negative one, and a run at a gate is not due.
+// in the lane that ends in 3.
 const (
 	overdueLanes = `
 WITH lanes AS MATERIALIZED (
@@ -51,13 +51,13 @@ WITH lanes AS MATERIALIZED (
     SELECT r.* FROM lanes l CROSS JOIN LATERAL (
         SELECT y.job_id, CASE WHEN y.tableoid = 'punctual.ready'::regclass THEN y.run_id END AS run_id, y.due_at AS due
         FROM punctual.waiting y
-        WHERE y.lane = l.lane AND y.tenant = $1 AND y.due_at < now() - @p AND y.held_by IS NULL
+        WHERE y.lane = l.lane AND y.tenant = $1 AND y.due_at < now() - @p AND y.waits = 'turn'
         ORDER BY y.due_at LIMIT @l) r`
 	heldRuns = `
     SELECT r.* FROM (
-        SELECT y.job_id, y.run_id, y.held_since AS due
+        SELECT y.job_id, y.run_id, y.since AS due
         FROM punctual.ready y
-        WHERE y.tenant = $1 AND y.held_by IS NOT NULL AND y.held_since < now() - @p LIMIT @l) r`
+        WHERE y.tenant = $1 AND y.waits = 'host' AND y.since < now() - @p LIMIT @l) r`
 )
 
 // within fills in the patience and a limit.
@@ -83,10 +83,10 @@ ORDER BY o.due LIMIT 1`, 1)
 
 // oldestHeld is the run that has been held back for longest. The index has them by what they wait for.
 const oldestHeld = `
-    SELECT y.job_id, y.run_id, y.held_since AS due
+    SELECT y.job_id, y.run_id, y.since AS due
     FROM punctual.ready y
-    WHERE y.tenant = $1 AND y.held_by IS NOT NULL AND y.held_since < now() - @p
-    ORDER BY y.held_since LIMIT 1`
+    WHERE y.tenant = $1 AND y.waits = 'host' AND y.since < now() - @p
+    ORDER BY y.since LIMIT 1`
 
 // queueOverdue queues the statements that read what is overdue.
 func queueOverdue(b *pgx.Batch, o *Overdue, tenant int32) {

@@ -64,15 +64,15 @@ func TestWhatShouldHaveBegunIsOverdue(t *testing.T) {
 	if o := c.Figures().Overdue.Oldest; o.Run == nil || *o.Run != run.ID {
 		t.Errorf("the oldest is %+v", o)
 	}
-	set(`due_at = now() + interval '1 hour', at_gate = true`)
+	set(`waits = 'gate'`)
 	wantOverdue(c.Fixture, "a run that waits for another", 1, 0, "slot", "slot")
-	set(`at_gate = false, held_by = 'breaker a:80', held_since = now() - interval '1 min', held_until = now()`)
+	set(`waits = 'host', waits_on = 'breaker a:80', since = now() - interval '1 min', until = now()`)
 	wantOverdue(c.Fixture, "a run that waits for its host", 1, 1, "run", "run", "slot")
 	set(`due_at = now() - interval '1 min'`)
 	wantOverdue(c.Fixture, "and is due", 1, 1, "run", "run", "slot")
-	set(`held_by = NULL, held_since = NULL, held_until = NULL, lane = lane | 3`)
+	set(`waits = 'turn', waits_on = NULL, since = NULL, until = NULL, lane = lane | 3`)
 	wantOverdue(c.Fixture, "a run of a backfill", 1, 0, "slot", "slot")
-	set(`lane = -1 - lane / 4`)
+	set(`waits = 'target'`)
 	wantOverdue(c.Fixture, "the deadline of a target", 1, 0, "slot", "slot")
 
 	c.Pause("slot")

@@ -109,7 +109,7 @@ func (s *Runs) waiting(ctx context.Context, q pg.Querier, tenant int32, run *Run
 	}
 	found, err := pg.All(ctx, q, pgx.RowToStructByPos[candidate], `
 		SELECT r.id, r.step, y.run_id IS NOT NULL
-		FROM punctual.runs r LEFT JOIN punctual.ready y ON y.run_id = r.id AND y.approval
+		FROM punctual.runs r LEFT JOIN punctual.ready y ON y.run_id = r.id AND y.waits = 'person'
 		WHERE r.id = ANY($1::uuid[]) ORDER BY y.run_id IS NULL, r.step`, ids)
 	if err != nil {
 		return one, fmt.Errorf("looking for steps that wait for approval: %w", err)
@@ -153,7 +153,7 @@ func (s *Runs) ByLink(ctx context.Context, id uuid.UUID, token string) (a Linked
 		FROM punctual.runs r
 		JOIN punctual.tenants t ON t.id = r.tenant
 		LEFT JOIN punctual.jobs j ON j.id = r.job_id
-		LEFT JOIN punctual.ready y ON y.run_id = r.id AND y.approval
+		LEFT JOIN punctual.ready y ON y.run_id = r.id AND y.waits = 'person'
 		LEFT JOIN punctual.run_data d ON d.run_id = $1
 		WHERE r.id = $1`, id).Scan(&a.Run, &a.Workflow, &a.Job, &a.Tenant, &a.Step, &a.Status, &a.Since, &a.Until,
 		&v.Job, &v.Version, &tenant, &reason, (*seal.Shown)(&why), &result)

@@ -19,9 +19,9 @@ const selectDated = `
 	SELECT d.run_id, d.job_id, j.name, t.name, q.name, d.due_at, d.created_at, d.triggered_by, j.version, d.key,
 	       d.headers, d.body,
 	       CASE WHEN d.due_at > now() THEN NULL
-	            WHEN j.state = 'paused' THEN 'paused'
+	            WHEN j.state = 'paused' THEN punctual.wait_in_words('aside', NULL, d.tenant)
 	            WHEN punctual.frozen_since(d.tenant) IS NOT NULL THEN 'frozen'
-	            ELSE punctual.waits_for(punctual.is_served(q.name), q.name, NULL, NULL,
+	            ELSE punctual.waits_for(punctual.is_served(q.name), q.name, NULL,
 	                                    punctual.held_by(u.held_by, u.held_at), d.due_at) END
 	FROM punctual.dated d
 	JOIN punctual.jobs j ON j.id = d.job_id AND j.state <> 'deleted'
@@ -29,8 +29,8 @@ const selectDated = `
 	JOIN punctual.queues q ON q.id = j.queue
 	LEFT JOIN punctual.tenant_usage u ON u.tenant = d.tenant
 	WHERE d.tenant = $1 AND d.run_id = $2 AND d.due_at >= $3 AND d.due_at < $3 + interval '1 ms'
-	  AND d.lane = ANY (ARRAY(SELECT (q.id * 4 + p)::smallint FROM punctual.queues q, generate_series(0, 2) p
-	                          UNION ALL SELECT -32768))`
+	  AND (d.waits = 'aside' OR d.waits <> 'aside' AND d.lane = ANY (ARRAY(
+	           SELECT (q.id * 4 + p)::smallint FROM punctual.queues q, generate_series(0, 2) p)))`
 
 func readDated(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Run, Data, error) {
 	var own Data

@@ -283,13 +283,12 @@ const withJobs = ` LEFT JOIN punctual.jobs j ON j.id = r.job_id`
 func (f Filter) candidates(c *pg.Conditions, tenant int32, w days.Window, limit int) string {
 	switch {
 	case f.Status == domain.StatusRunning:
-		// Replicas send few runs at a time. Runs that targets work on wait in ready for their deadline, in lanes of their
-		// own.
+		// Replicas send few runs at a time. Runs that targets work on are in ready.
 		c.Args = append(c.Args, tenant)
 		return fmt.Sprintf(`punctual.runs_of(ARRAY(
 				SELECT unnest(run_ids) FROM punctual.claims
 				UNION
-				SELECT run_id FROM punctual.ready WHERE tenant = $%d AND lane < 0)) r`, len(c.Args)) + withJobs
+				SELECT run_id FROM punctual.ready WHERE tenant = $%d AND waits IN ('target', 'person'))) r`, len(c.Args)) + withJobs
 	case f.waits():
 		c.Add(`y.tenant = ? AND `+w.On(`y.run_id`), tenant)
 		return `punctual.ready y JOIN punctual.runs r ON r.id = y.run_id AND r.job_id = y.job_id` + withJobs

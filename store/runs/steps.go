@@ -121,7 +121,7 @@ func readSteps(ctx context.Context, q pg.Querier, run *Run, d domain.Definition)
 		SELECT r.id, r.status, r.reason, r.error, r.attempt, r.started_at, r.finished_at, r.rerun_of, r.triggered_by, d.note,
 		       d.result_note, y.due_at
 		FROM punctual.runs r
-		LEFT JOIN punctual.ready y ON y.run_id = r.id AND y.approval
+		LEFT JOIN punctual.ready y ON y.run_id = r.id AND y.waits = 'person'
 		LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
 		WHERE r.id = ANY($1::uuid[])`, ids)
 	var id uuid.UUID

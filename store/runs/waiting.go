@@ -29,32 +29,13 @@ func (s *Runs) RunWaitsFor(ctx context.Context, tenant int32, run uuid.UUID) (*W
 func WaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*WaitingFor, error) {
 	w, err := pg.One(ctx, q, pgx.RowToAddrOfStructByPos[WaitingFor], `
 		SELECT * FROM (SELECT 'set aside: ' || a.reason, a.since, NULL::timestamptz FROM punctual.set_aside a
-		               WHERE a.item = $1 AND a.tenant = $2 AND a.kind IN ('run', 'outcome', 'workflow')
+		               WHERE a.item = $1 AND a.tenant = $2 AND a.kind IN ('outcome', 'workflow')
 		UNION ALL
-		SELECT w.held_by, w.since, w.until FROM (
-		    SELECT CASE WHEN punctual.frozen_since(y.tenant) IS NOT NULL THEN 'frozen'
-		                ELSE punctual.waits_for(punctual.is_served(q.name), q.name,
-		                                        coalesce(y.held_by, punctual.limit_in_words(y.tenant, y.at_limit, y.due_at)),
-		                                        y.at_gate OR g.active_run IS NOT NULL,
-		                                        punctual.held_by(u.held_by, u.held_at), y.due_at) END AS held_by,
-		           CASE WHEN y.held_by IS NOT NULL THEN y.held_since
-		                WHEN g.active_run IS NOT NULL OR y.at_gate OR y.at_limit IS NOT NULL THEN r.due_at
-		                ELSE y.due_at END AS since,
-		           CASE WHEN y.held_by IS NOT NULL THEN y.held_until END AS until
-		    FROM punctual.ready y
-		    JOIN punctual.runs r ON r.id = y.run_id AND r.accepted_at IS NULL
-		    JOIN punctual.queues q ON q.id = y.lane / 4
-		    LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id AND r.parent_run IS NULL
-		                                         AND (g.gated OR y.at_gate)
-		    LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
-		    WHERE y.run_id = $1 AND y.tenant = $2 AND r.id = $1
-		      AND (y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR y.at_gate
-		           OR g.active_run IS NOT NULL)) w
-		WHERE w.held_by IS NOT NULL
-		UNION ALL
-		SELECT 'approval', r.started_at, y.due_at
-		FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
-		WHERE y.run_id = $1 AND y.tenant = $2 AND r.id = $1 AND y.approval) w LIMIT 1`, run, tenant)
+		SELECT w.waits_for, w.since, w.until
+		FROM punctual.ready y
+		JOIN punctual.queues q ON q.id = y.lane / 4
+		CROSS JOIN LATERAL punctual.wait_of(y, q.name, punctual.is_served(q.name)) w
+		WHERE y.run_id = $1 AND y.tenant = $2 AND w.waits_for IS NOT NULL) w LIMIT 1`, run, tenant)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // it waits for nothing
 	}
