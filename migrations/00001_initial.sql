@@ -3140,15 +3140,15 @@ LANGUAGE sql STABLE ROWS 10 AS $$
 $$;
 COMMENT ON FUNCTION punctual.holders_of_limit(integer, text) IS 'The runs that hold a limit and have not ended.';
 
--- Of a rate, the starts of half a second are given out ahead. A run that was let in and is not claimed within a second,
--- because no replica serves its queue, is in nobody's way any more.
+-- Of a rate, the starts of half a second are given out ahead. A run that was let in is in nobody's way any more if it is
+-- not claimed within a second, because no replica serves its queue, or was put off for long.
 CREATE FUNCTION punctual.room_at_limit(l punctual.limits) RETURNS integer
 LANGUAGE sql STABLE AS $$
     SELECT least(coalesce(l.max_running - (SELECT count(*) FROM punctual.holders_of_limit(l.tenant, l.name)), 1000),
                  coalesce((l.max_starts_per_second + 1) / 2, 1000))::integer
            - (SELECT count(*) FROM punctual.ready y
               WHERE y.tenant = l.tenant AND y.waits_on = l.name AND y.waits = 'turn'
-                AND y.due_at > now() - interval '1 s')::integer
+                AND y.due_at > now() - interval '1 s' AND y.due_at <= now() + interval '2 s')::integer
 $$;
 COMMENT ON FUNCTION punctual.room_at_limit(punctual.limits) IS
     'How many more of the runs that wait at a limit may be let in.';

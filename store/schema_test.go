@@ -34,6 +34,7 @@ func TestTheSchemaTakesEveryWordAndNoOther(t *testing.T) {
 		"run_trigger_is_known":     sorted(domain.Triggers()),
 		"run_reason_is_known":      sorted(domain.Reasons()),
 		"attempt_outcome_is_known": sorted(outcomes),
+		"wait_is_known":            sorted(domain.Waits()),
 	} {
 		rows, _ := conn.Query(t.Context(), `SELECT pg_get_constraintdef(oid)
 			FROM pg_constraint

@@ -71,7 +71,8 @@ SELECT now(),
     ARRAY(SELECT (
         SELECT min(n.due) FROM generate_series(0, 2) p CROSS JOIN LATERAL (
             SELECT due_at AS due FROM punctual.waiting
-            WHERE lane = (q.queue * 4 + p)::smallint AND ` + Claimable + ` AND run_id <> ALL((SELECT $7::uuid[])::uuid[])
+            WHERE lane = (q.queue * 4 + p)::smallint AND ` + Claimable + `
+              AND run_id <> ALL((SELECT $7::uuid[])::uuid[])
               AND due_at > CASE WHEN $5 THEN now() ELSE coalesce(q.begin, '-infinity') END
             ORDER BY due_at LIMIT 1) n)
         FROM unnest((SELECT $2::smallint[]), (SELECT $8::timestamptz[])) WITH ORDINALITY q(queue, begin, n) ORDER BY n),

@@ -14,9 +14,9 @@
 //     its transaction.
 //   - recover.go ends the claims of replicas that are lost.
 //
-// place.go writes when a job fires next, for the rooms that change jobs. enter.go makes the runs that belong to no due
-// slot: triggers, replays, backfills, notices. chain.go makes those that the end of another run triggers, within the
-// transaction that ends it. callback.go lets a target that works on after its answer end its run.
+// place.go writes when a job fires next, for the rooms that change jobs. All runs but those of due slots begin by one
+// statement, which is in enter.go, with the runs of triggers, replays and backfills. chain.go makes those that the end
+// of another run triggers, within the transaction that ends it. callback.go lets a target that works on after its answer end its run.
 // workflow.go lets workflows go on when the runs of their steps end.
 //
 // A finish is asked and told in one order. Before anything is written, each follower reads what it has to know and
@@ -25,9 +25,12 @@
 // told. Then steps of workflows go on, which may take round trips of its own, or is left to a chore. Once the
 // transaction has committed, all ask for the chores that have work, limits among them.
 //
+// What a run in ready waits for is in its column waits. The claim takes it for its turn, or for its host. park.go lets it
+// wait for its gate or for a limit, and whoever makes room there gives it its turn. What waits for a target or for a
+// person has a deadline, which is in silent.go.
+//
 // gates.go keeps the runs of a job from overlapping, overlap.go decides about those in ready that would, and order.go
 // lets those of a job pass in order. limits.go keeps the limits that jobs share: its tables are limit_holders and
-// job_limits. locked.go,
-// with ready_locked.go, finds a way around rows that a stranger has locked. replica.go and fences.go are the heartbeat
-// and its guard against failovers.
+// job_limits. locked.go, with ready_locked.go, finds a way around rows that a stranger has locked. replica.go and
+// fences.go are the heartbeat and its guard against failovers.
 package claim

@@ -105,8 +105,7 @@ type dueClaim struct {
 	fences    map[uuid.UUID]int64 // fencing tokens, by run
 	pending   map[uuid.UUID]int   // waiting runs of jobs with the policy queue
 	waiting   []plannedRun        // runs that wait for their job's active run, or that need limits
-	behind    []uuid.UUID         // jobs whose gates get a waiting run, each the run in wait
-	wait      []uuid.UUID
+	behind    []jobRun            // those that now wait at their gates
 	cancel    []uuid.UUID
 	expired   []uuid.UUID // runs that have expired while they waited at their gate
 	skips     []Skip
@@ -117,12 +116,12 @@ type dueClaim struct {
 
 // nextRows collects what becomes of the claimed slots' schedules, column by column.
 type nextRows struct {
-	moved           []pgtype.TID
-	slots, dueAt    []*time.Time // nil: no slot is left
-	gone            []pgtype.TID // the rows of one-shots
-	completed       []uuid.UUID  // the one-shots
-	versions        []int32
-	gates, gateRuns []uuid.UUID // jobs whose runs must not overlap, and the run of each that starts now
+	moved        []pgtype.TID
+	slots, dueAt []*time.Time // nil: no slot is left
+	gone         []pgtype.TID // the rows of one-shots
+	completed    []uuid.UUID  // the one-shots
+	versions     []int32
+	taken        []jobRun // gates that are taken by runs that start now
 }
 
 // ClaimDue implements scheduler.Store.
@@ -317,7 +316,7 @@ func (c *dueClaim) decide() {
 			if p.Waits {
 				waits := newPlannedRun(job, r.lane, 0, p)
 				if c.waiting = append(c.waiting, waits); p.AtGate {
-					c.behind, c.wait = append(c.behind, job.ID), append(c.wait, waits.id)
+					c.behind = append(c.behind, jobRun{job.ID, waits.id})
 				}
 				continue
 			}
@@ -350,7 +349,7 @@ func (c *dueClaim) start(job *domain.Job, r dueRow, p domain.PlannedRun, only bo
 		c.started = append(c.started, RunEvent{job, domain.EventStarted, run})
 	}
 	if gated {
-		c.next.gates, c.next.gateRuns = append(c.next.gates, job.ID), append(c.next.gateRuns, run)
+		c.next.taken = append(c.next.taken, jobRun{job.ID, run})
 	}
 }
 
@@ -398,7 +397,7 @@ func (n *nextRows) queue(b *pgx.Batch) {
 		b.Queue(completeOneShots, pg.Prepared{}, n.gone)
 		b.Queue(rememberCompleted, pg.Prepared{}, n.completed, n.versions)
 	}
-	queueTakeGates(b, n.gates, n.gateRuns, true)
+	queueTakeGates(b, n.taken, true)
 }
 
 // write inserts the runs, their lease and the skips, advances the schedules and commits, in one round trip. Of guarded
@@ -422,7 +421,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 	}
 	QueueSkips(&b, c.skips)
 	c.next.queue(&b)
-	queueWait(&b, c.behind, c.wait)
+	queueWait(&b, c.behind)
 	queuePending(&b, c.waiting)
 	if events := slices.Concat(
 		lateness(c.free), lateness(c.guarded), lateness(c.waiting), misses(c.skips), c.started,

@@ -248,26 +248,34 @@ func makeWay(ctx context.Context, q pg.Querier, replaced, expired []uuid.UUID) e
 	return pg.Wrap("ending expired runs", q.SendBatch(ctx, &b).Close())
 }
 
+// jobRun is a run at the gate of its job.
+type jobRun struct{ job, run uuid.UUID }
+
+var jobRuns = pg.Columns[jobRun]{
+	pg.Col("job_id", "uuid", func(r jobRun) uuid.UUID { return r.job }),
+	pg.Col("run_id", "uuid", func(r jobRun) uuid.UUID { return r.run }),
+}
+
 // queueTakeGates makes each run the active run of its job. The caller holds the gates, and says whether all of them are
 // of jobs whose runs must not overlap. Else each stays what it is.
-func queueTakeGates(b *pgx.Batch, jobs, runs []uuid.UUID, gated bool) {
-	if len(jobs) > 0 {
+func queueTakeGates(b *pgx.Batch, runs []jobRun, gated bool) {
+	if len(runs) > 0 {
 		b.Queue(`
 			UPDATE punctual.exclusive e
-			SET active_run = u.run_id, waiting_run = nullif(e.waiting_run, u.run_id), gated = e.gated OR $3
-			FROM unnest($1::uuid[], $2::uuid[]) AS u(job_id, run_id)
-			WHERE e.job_id = u.job_id`, jobs, runs, gated)
+			SET active_run = u.run_id, waiting_run = nullif(e.waiting_run, u.run_id), gated = e.gated OR `+jobRuns.Arg(1)+`
+			FROM `+jobRuns.Unnest("u")+`
+			WHERE e.job_id = u.job_id`, append(jobRuns.Args(runs), gated)...)
 	}
 }
 
 // queueWait makes each run the waiting run of its job. The caller holds the gates.
-func queueWait(b *pgx.Batch, jobs, runs []uuid.UUID) {
-	if len(jobs) > 0 {
+func queueWait(b *pgx.Batch, runs []jobRun) {
+	if len(runs) > 0 {
 		b.Queue(`
 			UPDATE punctual.exclusive e
 			SET waiting_run = u.run_id, gated = true
-			FROM unnest($1::uuid[], $2::uuid[]) AS u(job_id, run_id)
-			WHERE e.job_id = u.job_id`, jobs, runs)
+			FROM `+jobRuns.Unnest("u")+`
+			WHERE e.job_id = u.job_id`, jobRuns.Args(runs)...)
 	}
 }
 

@@ -62,10 +62,19 @@ type readyLimits struct {
 	busy    map[limitKey]bool          // those that another transaction has locked
 	rated   map[limitKey]bool          // those whose rate was used
 	touched map[limitKey]bool          // those that runs have got or wait at
-	holders []uuid.UUID
-	held    []limitKey  // one for each holder
-	parked  []uuid.UUID // runs that wait
-	at      []string    // one for each parked run
+	held    []holder                   // what runs hold that start
+}
+
+// holder is a run that holds a limit.
+type holder struct {
+	limitKey
+	run uuid.UUID
+}
+
+var limitHolders = pg.Columns[holder]{
+	pg.Col("tenant", "integer", func(h holder) int32 { return h.Tenant }),
+	pg.Col("name", "text", func(h holder) string { return h.Name }),
+	pg.Col("run_id", "uuid", func(h holder) uuid.UUID { return h.run }),
 }
 
 const lockLimits = `
@@ -166,10 +175,9 @@ func (c *readyClaim) mayStart(w waitingRun, job *domain.Job) bool {
 	if at == nil {
 		return true
 	}
-	c.stays[w.RunID] = true
 	limits.Wait(t, at, c.now, w.DueAt)
 	c.limits.note(job.Tenant, w, limits)
-	c.limits.parked, c.limits.at = append(c.limits.parked, w.RunID), append(c.limits.at, at.Name)
+	c.park(w.RunID, domain.WaitLimit, at.Name)
 	c.waitsUngated(w)
 	return false
 }
@@ -188,7 +196,7 @@ func (l *readyLimits) note(tenant int32, w waitingRun, limits domain.Limits) {
 		k := limitKey{tenant, of.Name}
 		l.touched[k] = true
 		if of.Holders[w.RunID] {
-			l.holders, l.held = append(l.holders, w.RunID), append(l.held, k)
+			l.held = append(l.held, holder{k, w.RunID})
 			l.rated[k] = l.rated[k] || of.PerSecond > 0
 		}
 	}
@@ -214,18 +222,9 @@ func (l *readyLimits) queue(b *pgx.Batch) {
 	}
 	if len(l.held) > 0 {
 		b.Queue(`
-			INSERT INTO punctual.limit_holders (tenant, name, run_id)
-			SELECT * FROM unnest($1::int[], $2::text[], $3::uuid[])
-			ON CONFLICT DO NOTHING`,
-			pg.Column(l.held, func(k limitKey) int32 { return k.Tenant }),
-			pg.Column(l.held, func(k limitKey) string { return k.Name }), l.holders)
-	}
-	if len(l.parked) > 0 {
-		b.Queue(`
-			UPDATE punctual.ready y
-			SET waits = 'limit', waits_on = u.name, since = coalesce(y.since, y.due_at)
-			FROM unnest($1::uuid[], $2::text[]) AS u(run_id, name)
-			WHERE y.run_id = u.run_id`, l.parked, l.at)
+			INSERT INTO punctual.limit_holders (`+limitHolders.Names()+`)
+			SELECT * FROM `+limitHolders.Unnest("u")+`
+			ON CONFLICT DO NOTHING`, limitHolders.Args(l.held)...)
 	}
 }
 

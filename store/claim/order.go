@@ -97,8 +97,7 @@ func (c *readyClaim) parkOrSkip(w waitingRun, job *domain.Job) {
 		}
 		l.length++
 	}
-	c.stays[w.RunID] = true
-	c.park = append(c.park, w.RunID)
+	c.park(w.RunID, domain.WaitGate, "")
 }
 
 // waitsUngated makes a run that its gate has just let in, and that a limit keeps from starting, the waiting run of its
@@ -110,7 +109,7 @@ func (c *readyClaim) waitsUngated(w waitingRun) {
 	g, o := c.gates[w.key.Job], &c.overlaps
 	g.Waiting, g.waitsFor = w.RunID, waitingFacts{}
 	c.gates[w.key.Job] = g
-	o.behind, o.waiting = append(o.behind, w.key.Job), append(o.waiting, w.RunID)
+	o.behind = append(o.behind, jobRun{w.key.Job, w.RunID})
 }
 
 // countPending counts the waiting runs of jobs with the policy queue, and those of missed slots that go in order. It

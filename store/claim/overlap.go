@@ -58,9 +58,17 @@ func (s *Claims) Facing(
 // overlaps is what a claim of ready runs has decided about runs that overlap others.
 type overlaps struct {
 	replaced, expired []uuid.UUID
-	skipped, blockers []uuid.UUID // runs, and for each the one that prevents it
+	skipped           []blocked
 	beyond            []uuid.UUID // runs that are more than may wait
-	behind, waiting   []uuid.UUID // jobs, and for each the run that now waits at its gate
+	behind            []jobRun    // those that now wait at their gates
+}
+
+// blocked is a run that is skipped because of another one.
+type blocked struct{ run, by uuid.UUID }
+
+var blockedRuns = pg.Columns[blocked]{
+	pg.Col("id", "uuid", func(r blocked) uuid.UUID { return r.run }),
+	pg.Col("blocker", "uuid", func(r blocked) uuid.UUID { return r.by }),
 }
 
 // over reports whether a run has ended because of another run that was decided about before it.
@@ -119,13 +127,13 @@ func (c *readyClaim) admit(w waitingRun, g *Gate) bool {
 	switch {
 	case o.Blocker != uuid.Nil:
 		c.drops(w)
-		d.skipped, d.blockers = append(d.skipped, w.RunID), append(d.blockers, o.Blocker)
+		d.skipped = append(d.skipped, blocked{w.RunID, o.Blocker})
 	case o.Waits:
-		d.behind, d.waiting = append(d.behind, w.key.Job), append(d.waiting, w.RunID)
+		d.behind = append(d.behind, jobRun{w.key.Job, w.RunID})
 		g.Waiting, g.waitsFor = w.RunID, waitingFacts{}
-		c.stays[w.RunID] = true
+		c.stay(w.RunID)
 		if len(o.Cancel) == 0 { // else the gate may be free at once: the next claim sees
-			c.park = append(c.park, w.RunID)
+			c.park(w.RunID, domain.WaitGate, "")
 		}
 	}
 	c.gates[w.key.Job] = *g
@@ -150,8 +158,8 @@ func (o *overlaps) write(ctx context.Context, q pg.Querier, b *pgx.Batch) error 
 		b.Queue(`
 			UPDATE punctual.runs r
 			SET status = 'skipped', reason = 'overlap', blocked_by = u.blocker, finished_at = greatest(now(), r.created_at)
-			FROM unnest($1::uuid[], $2::uuid[]) AS u(id, blocker)
-			WHERE r.id = ANY($1::uuid[]) AND r.id = u.id AND r.status = 'pending'`, o.skipped, o.blockers)
+			FROM `+blockedRuns.Unnest("u")+`
+			WHERE r.id = ANY($1::uuid[]) AND r.id = u.id AND r.status = 'pending'`, blockedRuns.Args(o.skipped)...)
 	}
 	if len(o.beyond) > 0 {
 		b.Queue(`
@@ -159,6 +167,6 @@ func (o *overlaps) write(ctx context.Context, q pg.Querier, b *pgx.Batch) error 
 			SET status = 'skipped', reason = 'limit', finished_at = greatest(now(), created_at)
 			WHERE id = ANY($1::uuid[]) AND status = 'pending'`, o.beyond)
 	}
-	queueWait(b, o.behind, o.waiting)
+	queueWait(b, o.behind)
 	return nil
 }

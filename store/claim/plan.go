@@ -89,8 +89,8 @@ func misses(skips []Skip) (events []RunEvent) {
 // created_at is never before the slot: the clock may have been set back since the slot was found due.
 //
 // scheduled_for of a skip is its last slot, because lists by time look for it there.
-var insertSkips = AnyDay.of(inserting(`id, job_id, blocked_by, scheduled_for, due_at, created_at, finished_at, skipped_first,
-    skipped_last, tenant, job_version, skipped_count, lane, status, trigger, reason`, `
+var insertSkips = AnyDay.of(inserting(`id, job_id, blocked_by, scheduled_for, due_at, created_at, finished_at,
+    skipped_first, skipped_last, tenant, job_version, skipped_count, lane, status, trigger, reason`, `
 SELECT u.id, u.job_id, u.blocked_by, u.last, u.last, greatest(made.at, u.last), greatest(made.at, u.last), u.first,
        u.last, u.tenant, u.version, u.count, u.lane, 'skipped', u.trigger, u.reason
 FROM `+skipColumns.Unnest("u")+`,

@@ -85,6 +85,7 @@ type readyClaim struct {
 	claims *Claims
 	claim  scheduler.Claim
 	taking
+	parking
 	silent    bool // claims the attempts of overdue targets instead of due runs
 	more      bool // there may be more overdue attempts, or runs that are due
 	following Following
@@ -108,15 +109,10 @@ type readyClaim struct {
 	workflows map[uuid.UUID]*workflow // those whose runs are due, by run
 	lines     map[uuid.UUID]*line     // of jobs with the policy queue
 	overtime  []uuid.UUID             // workflows whose time is up, and that may still clean up
-	stays     map[uuid.UUID]bool      // runs whose rows in ready stay
 	leave     []uuid.UUID             // rows of ready to delete
-	later     []uuid.UUID             // rows of ready to put off, each until the time in until
-	until     []time.Time
-	park      []uuid.UUID // rows of ready that wait at a gate
-	start     []uuid.UUID // runs that start
-	cancel    []uuid.UUID // runs of deleted jobs
-	taken     []uuid.UUID // jobs whose gates are taken, each by the run in takers
-	takers    []uuid.UUID
+	start     []uuid.UUID             // runs that start
+	cancel    []uuid.UUID             // runs of deleted jobs
+	taken     []jobRun                // gates that are taken, each by the run that starts
 	present   presence
 	late      []uuid.UUID // runs that start, and are late only now
 	events    []RunEvent
@@ -188,7 +184,7 @@ func (s *Claims) claimReady(ctx context.Context, what readyClaim) (c readyClaim,
 		c = what
 		c.claims, c.following, c.wary, c.busy = s, following, wary, lockedRows{}
 		c.dated = dated{at: map[uuid.UUID]pgtype.TID{}, entered: map[uuid.UUID]bool{}}
-		c.tenants, c.held, c.stays = map[uuid.UUID]int32{}, map[uuid.UUID]*domain.Held{}, map[uuid.UUID]bool{}
+		c.tenants, c.held = map[uuid.UUID]int32{}, map[uuid.UUID]*domain.Held{}
 		c.lanes, c.lines = map[uuid.UUID]int16{}, map[uuid.UUID]*line{}
 		c.late = []uuid.UUID{} // null in SQL if it were nil
 		return s.onConn(ctx, s.db.Runs, func(conn *pgx.Conn) error {
@@ -397,7 +393,8 @@ func (c *readyClaim) settle(w waitingRun) {
 		return
 	}
 	if w.heavy {
-		c.stays[w.RunID], c.more = true, true
+		c.stay(w.RunID)
+		c.more = true
 		return
 	}
 	job := c.found.Job(w.key)
@@ -430,14 +427,14 @@ func (c *readyClaim) settle(w waitingRun) {
 		return
 	}
 	if !w.overdue && len(c.claim.Replacing) > 0 {
-		c.stays[w.RunID] = true // it needs a worker slot: the row stays as it is
+		c.stay(w.RunID) // it needs a worker slot: the row stays as it is
 		return
 	}
 	if len(job.Limits) > 0 && !w.overdue && !c.mayStart(w, job) {
 		return
 	}
 	if !w.overdue && !c.claim.Grant.Take(job.Tenant, 1) {
-		c.stays[w.RunID] = true // its tenant is at a limit: the row stays as it is
+		c.stay(w.RunID) // its tenant is at a limit: the row stays as it is
 		return
 	}
 	if len(job.Limits) > 0 && !w.overdue {
@@ -448,7 +445,7 @@ func (c *readyClaim) settle(w waitingRun) {
 			g.Waiting = uuid.Nil
 		}
 		c.gates[job.ID] = g
-		c.taken, c.takers = append(c.taken, job.ID), append(c.takers, w.RunID)
+		c.taken = append(c.taken, jobRun{job.ID, w.RunID})
 	}
 	if w.overdue && job.IsWorkflow() {
 		c.endWorkflow(w, job)
@@ -471,8 +468,7 @@ func (c *readyClaim) settle(w waitingRun) {
 }
 
 func (c *readyClaim) putOff(run uuid.UUID, delay time.Duration) {
-	c.stays[run] = true
-	c.later, c.until = append(c.later, run), append(c.until, c.now.Add(delay))
+	c.parking.putOff(run, c.now.Add(delay))
 }
 
 func (c *readyClaim) write(ctx context.Context) error {
@@ -495,18 +491,8 @@ func (c *readyClaim) write(ctx context.Context) error {
 	if err := c.overlaps.write(ctx, c.conn, &b); err != nil {
 		return err
 	}
-	queueTakeGates(&b, c.taken, c.takers, false)
-	if len(c.later) > 0 {
-		b.Queue(`
-			UPDATE punctual.ready r SET due_at = u.due_at
-			FROM unnest($1::uuid[], $2::timestamptz[]) AS u(run_id, due_at)
-			WHERE r.run_id = u.run_id`, c.later, c.until)
-	}
-	if len(c.park) > 0 { // until their gates are freed
-		b.Queue(`
-			UPDATE punctual.ready SET waits = 'gate', waits_on = NULL, since = coalesce(since, due_at)
-			WHERE run_id = ANY($1::uuid[])`, c.park)
-	}
+	queueTakeGates(&b, c.taken, false)
+	c.parking.queue(&b)
 	c.limits.queue(&b)
 	if len(c.leave) > 0 {
 		b.Queue(`DELETE FROM punctual.ready WHERE run_id = ANY((SELECT $1::uuid[])::uuid[])`, pg.Prepared{}, c.leave)
@@ -533,7 +519,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	}
 	c.claims.Over(slices.Concat(c.cancel, c.overlaps.replaced, c.overlaps.expired)...)
 	c.batch.Runs = c.claims.withFences(c.batch.Runs, fences, lease)
-	c.batch.Settled = c.dated.settled + len(c.leave) + len(c.park) + len(c.limits.parked) + len(c.overlaps.behind)
+	c.batch.Settled = c.dated.settled + len(c.leave) + len(c.parked) + len(c.overlaps.behind)
 	c.claims.Ended(c.ended, written)
 	return nil
 }

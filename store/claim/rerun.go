@@ -22,8 +22,8 @@ type TakenStep struct {
 }
 
 // insertTakenSteps makes runs that no replica has sent: they have no attempt, and never started.
-var insertTakenSteps = AnyDay.of(inserting(`id, job_id, parent_run, step, rerun_of, triggered_by, scheduled_for, due_at, created_at,
-                           finished_at, tenant, job_version, lane, trigger, status`, `
+var insertTakenSteps = AnyDay.of(inserting(`id, job_id, parent_run, step, rerun_of, triggered_by, scheduled_for, due_at,
+                           created_at, finished_at, tenant, job_version, lane, trigger, status`, `
 SELECT u.id, p.job_id, p.id, u.step, u.kept_from, u.triggered_by, p.scheduled_for, p.due_at, $1::timestamptz,
        $1::timestamptz, p.tenant, p.job_version, p.lane, 'step', 'succeeded'
 FROM unnest($3::uuid[], $4::text[], $5::uuid[], $6::text[]) AS u(id, step, kept_from, triggered_by)
