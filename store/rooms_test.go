@@ -27,7 +27,7 @@ func TestEachTableIsWrittenByOnePackage(t *testing.T) {
 		"audit_entries": {"jobs/insert.go"},
 		"schedules":     {"jobs/insert.go"},
 		"exclusive":     {"jobs/insert.go"},
-		"dead_letters":  {"claim/finish.go", "claim/sound.go"}, // a run's end, with the run
+		"dead_letters":  {"claim/finish_outcomes.go", "claim/sound.go"}, // a run's end, with the run
 		// A dated run becomes a run, or is cancelled by the id that it has as a run.
 		"dated":       {"claim/dated.go", "runs/dated.go"},
 		"dated_work":  {"claim/dated.go"},   // a claim meets a dated run that no longer fits its job

@@ -13,7 +13,7 @@ import (
 // promise goes untested by that.
 var mayLeaveOut = map[string]string{
 	"store/notices/property_test.go":           "twenty incidents in `make test`, five hundred in `make prove`",
-	"store/claim/reports_race_test.go":         "fifteen rounds in `make test`, two hundred in `make prove`",
+	"store/reports/race_test.go":               "fifteen rounds in `make test`, two hundred in `make prove`",
 	"store/claim/overlap_claim_test.go":        "three rounds in `make test`, thirty in `make prove`",
 	"store/history/verify_property_test.go":    "one life in `make test`, eight in `make prove`",
 	"store/model_property_test.go":             "seven histories in `make test`, sixty in `make prove`",

@@ -99,19 +99,29 @@ type dueClaim struct {
 	now       time.Time
 	rows      []dueRow
 	found     *definitions.Found
-	gates     map[uuid.UUID]Gate
-	free      []plannedRun        // runs that nothing keeps from overlapping
-	guarded   []plannedRun        // the other runs that start
-	fences    map[uuid.UUID]int64 // fencing tokens, by run
-	pending   map[uuid.UUID]int   // waiting runs of jobs with the policy queue
-	waiting   []plannedRun        // runs that wait for their job's active run, or that need limits
-	behind    []jobRun            // those that now wait at their gates
-	cancel    []uuid.UUID
-	expired   []uuid.UUID // runs that have expired while they waited at their gate
-	skips     []Skip
-	started   []RunEvent
-	next      nextRows
-	batch     domain.Batch
+	gatedSlots
+	settledSlots
+	next  nextRows
+	batch domain.Batch
+}
+
+// gatedSlots are the gates of the slots' jobs, and what becomes of the runs that hold them or wait there.
+type gatedSlots struct {
+	gates   map[uuid.UUID]Gate
+	pending map[uuid.UUID]int // waiting runs of jobs with the policy queue
+	behind  []jobRun          // those that now wait at their gates
+	cancel  []uuid.UUID
+	expired []uuid.UUID // runs that have expired while they waited at their gate
+}
+
+// settledSlots is what becomes of the slots.
+type settledSlots struct {
+	free    []plannedRun        // runs that nothing keeps from overlapping
+	guarded []plannedRun        // the other runs that start
+	waiting []plannedRun        // runs that wait for their job's active run, or that need limits
+	fences  map[uuid.UUID]int64 // fencing tokens, by run
+	skips   []Skip
+	started []RunEvent
 }
 
 // nextRows collects what becomes of the claimed slots' schedules, column by column.
@@ -169,7 +179,7 @@ func (s *Claims) claimDue(ctx context.Context, claim scheduler.Claim, of taking)
 		begin := func(careful bool) error {
 			c = dueClaim{
 				claims: s, claim: claim, part: of, following: following, wary: wary, careful: careful,
-				fences: map[uuid.UUID]int64{},
+				settledSlots: settledSlots{fences: map[uuid.UUID]int64{}},
 			}
 			return s.onConn(ctx, s.db.Runs, c.work(ctx))
 		}

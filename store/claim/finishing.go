@@ -33,25 +33,28 @@ type finishing struct {
 // afterwards. Warily it takes two: it first locks the rows that it will write, in the same order as all others.
 func (f *finishing) run(ctx context.Context, s *Claims, pool *pg.Pool, wary bool) error {
 	var b pgx.Batch
-	strangers := strangers{ofJobs: lockedRows{}, ofRuns: lockedRows{}, ofLeases: lockedRows{}}
+	busy := strangers{ofJobs: lockedRows{}, ofRuns: lockedRows{}, ofLeases: lockedRows{}}
 	if wary {
 		s.queueBegin(&b, warily)
-		strangers.queueLook(&b, f)
+		busy.queueLook(&b, f)
 	} else {
 		s.queueBegin(&b, calmly)
 	}
 	begun := b.Len()
 	f.following.QueueRead(&b, f.outcomes)
-	if !wary && b.Len() == begun && !f.following.Continues(f.outcomes) {
+	looks := wary || b.Len() > begun
+	if !looks && !f.following.Continues(f.outcomes) {
 		return f.atOnce(ctx, s, pool)
 	}
 	return s.onConn(ctx, pool, func(conn *pgx.Conn) error {
-		if err := conn.SendBatch(ctx, &b).Close(); err != nil {
-			return err
+		if looks {
+			if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+				return err
+			}
+			f.decided = decideEnds(f.following, f.outcomes)
+			f.setAside(busy)
+			b = pgx.Batch{}
 		}
-		f.decided = decideEnds(f.following, f.outcomes)
-		f.setAside(strangers)
-		b = pgx.Batch{}
 		f.queue(&b)
 		failpoint.At(failpoint.FinishBegun)
 		if err := f.following.Continue(ctx, conn, &b); err != nil {
@@ -123,7 +126,7 @@ func (f *finishing) queue(b *pgx.Batch) {
 }
 
 // setAside sets aside the outcomes and leases that have to wait.
-func (f *finishing) setAside(strangers strangers) {
+func (f *finishing) setAside(busy strangers) {
 	f.locked, f.kept, f.strangers = lockedRows{}, nil, false
 	leases := map[uuid.UUID]bool{}
 	wait := func(o domain.Outcome, table string) {
@@ -137,7 +140,7 @@ func (f *finishing) setAside(strangers strangers) {
 	}
 	f.outcomes = make([]domain.Outcome, 0, len(f.decided.write)) // a new array: the caller's outcomes stay as they are
 	for _, o := range f.decided.write {
-		table, is := strangers.of(o)
+		table, is := busy.of(o)
 		if !is {
 			f.outcomes = append(f.outcomes, o)
 			continue
@@ -147,7 +150,7 @@ func (f *finishing) setAside(strangers strangers) {
 	}
 	var released []uuid.UUID
 	for _, id := range f.released {
-		_, is := strangers.ofLeases[id]
+		_, is := busy.ofLeases[id]
 		f.strangers = f.strangers || is
 		if is || leases[id] {
 			f.kept = append(f.kept, id)

@@ -58,9 +58,12 @@ func (f *Follower) Follow(ctx context.Context, q pg.Querier) (claim.Following, e
 	return &following{reporting: t.report}, nil
 }
 
-// FollowWithin implements claim.Follower.
-func (f *Follower) FollowWithin(ctx context.Context, q pg.Querier, _ int32) (claim.Following, error) {
-	return f.Follow(ctx, q)
+// FollowWithin implements claim.Follower. Such a transaction sees no other tenant.
+func (f *Follower) FollowWithin(ctx context.Context, q pg.Querier, tenant int32) (claim.Following, error) {
+	var reports bool
+	err := q.QueryRow(ctx, `SELECT reports_since IS NOT NULL FROM punctual.tenants WHERE id = $1`, tenant).Scan(&reports)
+	return &following{reporting: map[int32]bool{tenant: reports}},
+		pg.Wrap(fmt.Sprintf("reading whether tenant %d reports", tenant), err)
 }
 
 // following decides in one transaction. It implements claim.Following.
@@ -153,24 +156,23 @@ func (f *following) Decide(o domain.Outcome) (domain.Outcome, claim.Decision) {
 	return o, claim.ToWrite // the attempt has ended before
 }
 
-// applyReports marks reports ($1, each with its fencing token) as applied whose attempts this transaction has ended. A
-// run's xmin is then the transaction's own id.
-const applyReports = `
+// applyReports marks reports as applied whose attempts this transaction has ended. A run's xmin is then the
+// transaction's own id.
+var applyReports = `
 UPDATE punctual.reports p SET applied_at = now(), result = NULL, error = NULL
-FROM unnest($1::uuid[], $2::bigint[]) AS u(id, fence)
+FROM ` + attempts.Unnest("u") + `
 JOIN punctual.runs r ON r.id = u.id AND r.fence = u.fence AND r.id = ANY($1::uuid[])
 WHERE p.run_id = r.id AND r.xmin = pg_current_xact_id()::xid`
 
 // QueueEnds implements claim.Following.
 func (f *following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, _ claim.Day) {
-	var runs []uuid.UUID
-	var fences []int64
-	for _, o := range outcomes {
-		if o.Reported {
-			runs, fences = append(runs, o.RunID), append(fences, o.Fence)
+	var reported []*domain.Outcome
+	for i := range outcomes {
+		if outcomes[i].Reported {
+			reported = append(reported, &outcomes[i])
 		}
 	}
-	if len(runs) > 0 {
-		b.Queue(applyReports, runs, fences)
+	if len(reported) > 0 {
+		b.Queue(applyReports, attempts.Args(reported)...)
 	}
 }
