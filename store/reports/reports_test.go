@@ -18,6 +18,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
 	"punctual/store/pg"
+	"punctual/store/reports"
 )
 
 // reporter is a replica whose tenant's targets share the database, and end runs in transactions of their own. What they
@@ -509,5 +510,21 @@ func TestExplainAndVerifyKnowOfReports(t *testing.T) {
 	c.Exec(`UPDATE punctual.reports SET reported_at = now() - interval '1 year'`)
 	if n, _, err := c.ForgetReports(t.Context()); n != 1 || err != nil {
 		t.Errorf("forgot %d reports, error %v", n, err)
+	}
+}
+
+// A transaction about the jobs of one tenant sees no other: what it reads of who reports holds for it alone.
+func TestATransactionOfOneTenantTeachesNothingOfOthers(t *testing.T) {
+	c := newReporter(t)
+	a, other, f := c.Manual("a"), c.NewTenant("other"), new(reports.Follower)
+	Must(t, c.DB.Callers.InTx(t.Context(), other.ID, func(tx *pg.Tx) error {
+		_, err := f.FollowWithin(t.Context(), tx, other.ID)
+		return err
+	}))
+	following, err := f.Follow(t.Context(), c.DB.Runs)
+	Must(t, err)
+	var b pgx.Batch
+	if following.QueueRead(&b, []domain.Outcome{Succeeded(a)}); b.Len() == 0 {
+		t.Error("an outcome of the tenant that reports is written without a look at reports")
 	}
 }
