@@ -191,19 +191,19 @@ func (s *server) sendTest(
 	ctx context.Context, tenant int32, name, job string, to domain.Recipient,
 ) (NotifyResult, error) {
 	result := NotifyResult{Format: to.Format, URL: to.URL}
-	if s.Courier == nil {
+	if s.Transport == nil {
 		return result, errors.New("testing a recipient: this server has nothing to send by")
 	}
 	now := time.Now().UTC()
-	news := domain.News{Job: job, JobID: uuid.New(), Tenant: name, Events: []domain.NewsEvent{
-		{Event: domain.EventTest, Count: 1, FirstAt: now, LastAt: now, Runs: []domain.NewsRun{}},
+	digest := domain.Digest{Job: job, JobID: uuid.New(), Tenant: name, Events: []domain.DigestEvent{
+		{Event: domain.EventTest, Count: 1, FirstAt: now, LastAt: now, Runs: []domain.DigestRun{}},
 	}}
-	bodies, err := notice.Test(news, to, now)
+	bodies, err := notice.Test(digest, to, now)
 	if err != nil {
 		return result, err
 	}
 	for _, b := range bodies {
-		sent, err := s.Courier.Send(ctx, tenant, to, job, b, testTimeout)
+		sent, err := s.Transport.Send(ctx, tenant, to, job, b, testTimeout)
 		if err != nil {
 			return result, fmt.Errorf("sending a test notice: %w", err)
 		}

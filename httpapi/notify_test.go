@@ -51,21 +51,21 @@ func (h *hooks) requests() []string {
 	return slices.Clone(h.got)
 }
 
-// courier lets the API send test notices, to public addresses and to those that are allowed.
-func courier(t *testing.T, allowed []netip.Prefix) func(*Config) {
+// transport lets the API send test notices, to public addresses and to those that are allowed.
+func transport(t *testing.T, allowed []netip.Prefix) func(*Config) {
 	t.Helper()
 	return func(c *Config) {
 		c.Guard = guard.New(allowed)
 		client := delivery.New(delivery.Config{Guard: c.Guard})
 		t.Cleanup(client.Close)
-		c.Courier = scheduler.NewCourier(c.Store.Secrets, client, c.Mailer, c.Origin)
+		c.Transport = scheduler.NewTransport(c.Store.Secrets, client, c.Mailer, c.Origin)
 	}
 }
 
 func TestATestNoticeIsSentAtOnceAndAnsweredFor(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t)
-	s := serve(t, courier(t, guard.Loopback))
+	s := serve(t, transport(t, guard.Loopback))
 	must(t, s.store.Secrets.OpenVault(t.Context()))
 	test := func(body string) []NotifyResult {
 		t.Helper()
@@ -122,7 +122,7 @@ func TestATestNoticeIsSentAtOnceAndAnsweredFor(t *testing.T) {
 func TestATestNoticeGoesNowhereElse(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t)
-	s := serve(t, courier(t, nil))
+	s := serve(t, transport(t, nil))
 	s.do("POST", "/v1/notify/test", `{"entry":{"url":"`+h.url+`"}}`).blames("body.entry.url")
 	s.do("PATCH", "/v1/tenant", `{"notify":[{"on":["dead"],"url":"`+h.url+`"}]}`).blames("body.notify[0].url")
 	// A name that resolves to this machine is refused when the connection is made.
@@ -151,7 +151,7 @@ func TestTheLifeOfRunsIsSent(t *testing.T) {
 		told = nil
 		for _, r := range h.requests() {
 			body, is := strings.CutPrefix(r, "/life ")
-			var batch notice.Lifecycle
+			var batch notice.Batch
 			if is && json.Unmarshal([]byte(body), &batch) == nil {
 				for _, e := range batch.Events {
 					told = append(told, string(e.Event)+" "+e.Job)
@@ -167,7 +167,7 @@ func TestTheLifeOfRunsIsSent(t *testing.T) {
 
 func TestWhatIsWrongWithNotify(t *testing.T) {
 	t.Parallel()
-	s := serve(t, courier(t, guard.Loopback))
+	s := serve(t, transport(t, guard.Loopback))
 	for body, want := range map[string][]string{
 		`{"notify":[{"on":["died"],"url":"https://x.example/"}]}`: {"body.notify[0].on[0]"},
 		`{"notify":[{"on":["dead","dead"],"format":"discord",` +
@@ -199,7 +199,7 @@ func TestWhatIsWrongWithNotify(t *testing.T) {
 
 func TestATenantsDefaultIsItsAdminsAndSaidByItsJobs(t *testing.T) {
 	t.Parallel()
-	s := guarded(t, courier(t, guard.Loopback))
+	s := guarded(t, transport(t, guard.Loopback))
 	s.tenant("alpha")
 	admin, editor := s.as("alpha", auth.RoleAdmin), s.as("alpha", auth.RoleEditor)
 	const list = `{"notify":[{"on":["failing","recovered"],"format":"slack","url":"https://hooks.example/x"}]}`

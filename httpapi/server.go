@@ -35,7 +35,7 @@ type Config struct {
 	OnlyLocal     bool                            // answer only requests to localhost, an address or PublicHost
 	PublicHost    string                          // host under which targets reach the API; may be empty
 	Origin        domain.Origin                   // what requests tell of the deployment, to show them
-	Courier       *scheduler.Courier              // sends test notices; nil: they fail
+	Transport     *scheduler.Transport            // sends test notices; nil: they fail
 	Mailer        *delivery.Mailer                // to which addresses e-mail may go; nil: to none
 	Ready         func(ctx context.Context) error // also needed to be ready; its error is shown
 	Lacks         func() string                   // what this replica lacks to send requests; empty: nothing

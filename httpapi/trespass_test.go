@@ -53,11 +53,9 @@ func (s *service) settle() belongings {
 	b["item"] = b["run"]
 	notice := uuid.NewString()
 	s.exec(`
-		WITH line AS (
-		    INSERT INTO punctual.notice_lines (id, tenant, format, url, secret, template)
-		    SELECT $1, tenant, 'json', 'https://alpha.example/', '', '' FROM punctual.jobs WHERE id = $2 RETURNING id, tenant)
-		INSERT INTO punctual.notice_messages (id, line_id, tenant, happened_at, headline, events, jobs)
-		SELECT $1, id, tenant, now(), 'alpha is well', '{}', '{}' FROM line`, notice, b["job"][0])
+		INSERT INTO punctual.notice_messages (id, tenant, format, url, happened_at, headline, events, jobs)
+		SELECT $1, tenant, 'json', 'https://alpha.example/', now(), 'alpha is well', '{}', '{}'
+		FROM punctual.jobs WHERE id = $2`, notice, b["job"][0])
 	b["notice"] = []string{notice}
 	s.do("PUT", "/v1/secrets/alpha-secret", `{"value":"alpha's own"}`).want(201)
 	b["secret"] = []string{"alpha-secret"}

@@ -1029,8 +1029,7 @@ COMMENT ON COLUMN punctual.set_aside.kind IS
     'slot: the next slot of the job item. run: a waiting run. outcome: the end of an attempt of the run item. '
     'workflow: what follows in the workflow whose run is item. event: the runs that the event item makes. operation: '
     'work on many runs or jobs. pause: the end of the pause of the job item. dated: dated runs of the job item that no '
-    'longer fit it. notice: what is to be told of the job item. recipient: the messages of the notice line item, or '
-    'those about the step item, which waits for approval.';
+    'longer fit it. notice: what is to be told of the job item. recipient: the messages of the outbox row item.';
 COMMENT ON COLUMN punctual.set_aside.item IS 'Its id.';
 COMMENT ON COLUMN punctual.set_aside.tenant IS 'Whose it is.';
 COMMENT ON COLUMN punctual.set_aside.job_id IS 'The job that it belongs to; null: none.';
@@ -2812,55 +2811,79 @@ COMMENT ON COLUMN punctual.notified.overlapping_since IS
 COMMENT ON COLUMN punctual.notified.sent IS
     'When each event was last sent. Further events of the same kind within 5 minutes are sent together.';
 
--- A line is what waits for one recipient. One message at a time is under way to it.
-CREATE TABLE punctual.notice_lines (
+-- The outbox: what waits for each recipient, in each of three pipelines. One message at a time is under way to it.
+CREATE TABLE punctual.outbox (
     id             uuid PRIMARY KEY,
     tenant         integer NOT NULL,
+    pipeline       text NOT NULL DEFAULT 'states',
     format         text NOT NULL,
     url            text NOT NULL,
-    secret         text NOT NULL,
-    template       text NOT NULL,
+    secret         text NOT NULL DEFAULT '',
+    template       text NOT NULL DEFAULT '',
     due_at         timestamptz,
     held_until     timestamptz NOT NULL DEFAULT now(),
-    lease          uuid,
+    message        uuid,
+    under_way      boolean NOT NULL DEFAULT false,
     pace           interval NOT NULL DEFAULT '0',
-    sent           jsonb NOT NULL DEFAULT '{}',
-    causes         jsonb NOT NULL DEFAULT '{}',
-    look_at        timestamptz,
     delivered_at   timestamptz,
     failing_since  timestamptz,
     failures       integer NOT NULL DEFAULT 0,
     http_status    smallint,
-    error          text
+    error          text,
+    sent           jsonb NOT NULL DEFAULT '{}',
+    causes         jsonb NOT NULL DEFAULT '{}',
+    look_at        timestamptz,
+    body           bytea,
+    batched        bigint NOT NULL DEFAULT 0,
+    left_out       bigint NOT NULL DEFAULT 0,
+    run_id         uuid,
+    nth            smallint,
+    CONSTRAINT pipeline_is_known CHECK (pipeline IN ('states', 'lifecycle', 'approvals')),
+    CONSTRAINT an_approval_has_a_run CHECK ((pipeline = 'approvals') = (run_id IS NOT NULL AND nth IS NOT NULL))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
-CREATE INDEX notice_lines_due ON punctual.notice_lines (due_at) WHERE due_at IS NOT NULL;
-COMMENT ON TABLE  punctual.notice_lines IS
-    'The recipients of notices. At most one message is under way to each; what comes meanwhile joins the next one.';
-COMMENT ON COLUMN punctual.notice_lines.id IS 'Computed from the tenant, format, url, secret and template.';
-COMMENT ON COLUMN punctual.notice_lines.format IS 'Form of the messages, such as json or slack.';
-COMMENT ON COLUMN punctual.notice_lines.url IS 'Where the messages go.';
-COMMENT ON COLUMN punctual.notice_lines.secret IS 'Name of the secret that is added to the messages; empty: none.';
-COMMENT ON COLUMN punctual.notice_lines.template IS 'Text of the messages, with placeholders; empty: the format has none.';
-COMMENT ON COLUMN punctual.notice_lines.due_at IS 'When there is something to tell; null: nothing.';
-COMMENT ON COLUMN punctual.notice_lines.held_until IS
+CREATE INDEX outbox_due ON punctual.outbox (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX outbox_under_way ON punctual.outbox (tenant) WHERE under_way AND pipeline <> 'states';
+COMMENT ON TABLE  punctual.outbox IS
+    'The recipients of messages, one row for each pipeline. At most one message is under way to each; what comes '
+    'meanwhile joins the next one.';
+COMMENT ON COLUMN punctual.outbox.id IS 'Computed from what makes the recipient: the tenant, pipeline, url and so on.';
+COMMENT ON COLUMN punctual.outbox.pipeline IS
+    'What the messages tell of. states: trouble of jobs, and its end. lifecycle: starts and successes of runs, in '
+    'batches. approvals: one step that waits for approval; the row goes when the recipient has taken the notice, and '
+    'when it is to be sent and the step waits no more.';
+COMMENT ON COLUMN punctual.outbox.format IS 'Form of the messages, such as json or slack.';
+COMMENT ON COLUMN punctual.outbox.url IS 'Where the messages go.';
+COMMENT ON COLUMN punctual.outbox.secret IS 'Name of the secret that is added to the messages; empty: none.';
+COMMENT ON COLUMN punctual.outbox.template IS 'Text of the messages, with placeholders; empty: the format has none.';
+COMMENT ON COLUMN punctual.outbox.due_at IS 'When there is something to send; null: nothing.';
+COMMENT ON COLUMN punctual.outbox.held_until IS
     'Nothing is sent before: a message is under way, the recipient asked for a pause, or a message has just gone out.';
-COMMENT ON COLUMN punctual.notice_lines.lease IS 'The message that is under way, or was the last one.';
-COMMENT ON COLUMN punctual.notice_lines.pace IS 'The pause after the last message. It grows while messages are many.';
-COMMENT ON COLUMN punctual.notice_lines.sent IS 'When each subject was last told of, in the last five minutes.';
-COMMENT ON COLUMN punctual.notice_lines.causes IS
-    'Limits, queues, freezes and other causes of late runs that the recipient was told of, or may have been, and whose '
-    'end it has not taken.';
-COMMENT ON COLUMN punctual.notice_lines.look_at IS 'When to check whether one of them is over; null: there is none.';
-COMMENT ON COLUMN punctual.notice_lines.delivered_at IS 'When the recipient last took a message.';
-COMMENT ON COLUMN punctual.notice_lines.failing_since IS 'Since when the recipient takes no messages; null: it does.';
-COMMENT ON COLUMN punctual.notice_lines.failures IS 'Failed attempts since then.';
-COMMENT ON COLUMN punctual.notice_lines.http_status IS 'Status of its last answer, if that was no success.';
-COMMENT ON COLUMN punctual.notice_lines.error IS 'Why the last attempt failed.';
+COMMENT ON COLUMN punctual.outbox.message IS
+    'The message that is under way, or that is sent again as it was; null: the next one is new.';
+COMMENT ON COLUMN punctual.outbox.under_way IS
+    'A replica sends the message. If that replica is lost, another one sends at held_until.';
+COMMENT ON COLUMN punctual.outbox.pace IS 'The pause after the last message. It grows while messages are many.';
+COMMENT ON COLUMN punctual.outbox.delivered_at IS 'When the recipient last took a message.';
+COMMENT ON COLUMN punctual.outbox.failing_since IS 'Since when the recipient takes no messages; null: it does.';
+COMMENT ON COLUMN punctual.outbox.failures IS 'Failed attempts since then.';
+COMMENT ON COLUMN punctual.outbox.http_status IS 'Status of its last answer, if that was no success.';
+COMMENT ON COLUMN punctual.outbox.error IS 'Why the last attempt failed.';
+COMMENT ON COLUMN punctual.outbox.sent IS 'Of states: when each subject was last told of, in the last five minutes.';
+COMMENT ON COLUMN punctual.outbox.causes IS
+    'Of states: limits, queues, freezes and other causes of late runs that the recipient was told of, or may have been, '
+    'and whose end it has not taken. They outlive the jobs that they held up.';
+COMMENT ON COLUMN punctual.outbox.look_at IS 'Of states: when to check whether a cause is over; null: there is none.';
+COMMENT ON COLUMN punctual.outbox.body IS 'Of lifecycle: what the message says, which is sent until it is taken; null: none.';
+COMMENT ON COLUMN punctual.outbox.batched IS 'Of lifecycle: how many events the message has, and says were left out.';
+COMMENT ON COLUMN punctual.outbox.left_out IS 'Of lifecycle: events that no batch will have; the next one says how many.';
+COMMENT ON COLUMN punctual.outbox.run_id IS 'Of approvals: the run of the step.';
+COMMENT ON COLUMN punctual.outbox.nth IS 'Of approvals: place of the recipient in approval.notify of the step, from 0.';
 
-CREATE TABLE punctual.notice_subjects (
+CREATE TABLE punctual.notice_states (
     job_id         uuid NOT NULL REFERENCES punctual.jobs ON DELETE CASCADE,
-    line_id        uuid NOT NULL REFERENCES punctual.notice_lines ON DELETE CASCADE,
-    news           json,
+    recipient_id   uuid NOT NULL REFERENCES punctual.outbox ON DELETE CASCADE,
+    kind           text NOT NULL DEFAULT 'health',
+    unsent         json,
     sending        json,
     tell_at        timestamptz,
     resolves       boolean NOT NULL,
@@ -2868,34 +2891,41 @@ CREATE TABLE punctual.notice_subjects (
     open           boolean NOT NULL DEFAULT false,
     key            text NOT NULL DEFAULT '',
     ends           text,
+    since          timestamptz,
     known          json,
-    PRIMARY KEY (job_id, line_id)
+    PRIMARY KEY (job_id, recipient_id, kind),
+    CONSTRAINT kind_of_state_is_known CHECK (kind IN ('health', 'overlaps'))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
-CREATE INDEX notice_subjects_of_line ON punctual.notice_subjects (line_id, tell_at);
-COMMENT ON TABLE  punctual.notice_subjects IS
-    'What one recipient has yet to be told of one job, and what it may believe. A later state replaces an earlier one, '
-    'so there is one row for a job and a recipient.';
-COMMENT ON COLUMN punctual.notice_subjects.news IS 'Events that are in no message yet.';
-COMMENT ON COLUMN punctual.notice_subjects.sending IS
+CREATE INDEX notice_states_of_recipient ON punctual.notice_states (recipient_id, tell_at);
+COMMENT ON TABLE  punctual.notice_states IS
+    'What one recipient has yet to be told of one kind of trouble of one job, and what it may believe. A later state '
+    'replaces an earlier one.';
+COMMENT ON COLUMN punctual.notice_states.kind IS
+    'health: whether the job is failing, dead or stale, and what passes, such as late runs. overlaps: most of its slots '
+    'are skipped.';
+COMMENT ON COLUMN punctual.notice_states.unsent IS 'Events that are in no message yet.';
+COMMENT ON COLUMN punctual.notice_states.sending IS
     'Events in a message of which it is not certain that it arrived.';
-COMMENT ON COLUMN punctual.notice_subjects.tell_at IS 'When to tell of them; null: there is nothing to tell.';
-COMMENT ON COLUMN punctual.notice_subjects.resolves IS 'The recipient asked to be told of recoveries.';
-COMMENT ON COLUMN punctual.notice_subjects.troubled IS 'The job is failing, dead or stale, by the events up to sending.';
-COMMENT ON COLUMN punctual.notice_subjects.open IS
+COMMENT ON COLUMN punctual.notice_states.tell_at IS 'When to tell of them; null: there is nothing to tell.';
+COMMENT ON COLUMN punctual.notice_states.resolves IS 'The recipient asked to be told of recoveries.';
+COMMENT ON COLUMN punctual.notice_states.troubled IS 'The job is in this trouble, by the events up to sending.';
+COMMENT ON COLUMN punctual.notice_states.open IS
     'The recipient was told of the trouble, or may have been, and has not taken the news that it is over.';
-COMMENT ON COLUMN punctual.notice_subjects.key IS
-    'The incident that the job''s trouble belongs to, or the cause of its late runs; empty: none; over: its host''s '
-    'incident has ended, and the job has not succeeded yet.';
-COMMENT ON COLUMN punctual.notice_subjects.ends IS
-    'Why no event will end the trouble, which the recipient is yet to be told: job_deleted, job_paused, not_asked or '
-    'tenant_deleted; null: an event will, or the recipient was told.';
-COMMENT ON COLUMN punctual.notice_subjects.known IS
+COMMENT ON COLUMN punctual.notice_states.key IS
+    'The subject that the job''s trouble belongs to, such as its host, or the cause of its late runs; empty: none; over: '
+    'its host can be reached again, and the job has not succeeded yet.';
+COMMENT ON COLUMN punctual.notice_states.ends IS
+    'Why the trouble is over without an event, which the recipient is yet to be told: job_deleted, job_paused, '
+    'not_asked or tenant_deleted; of overlaps: overlap_over. Null: an event will end it, or the recipient was told.';
+COMMENT ON COLUMN punctual.notice_states.since IS 'Of overlaps that are over: since when slots were skipped.';
+COMMENT ON COLUMN punctual.notice_states.known IS
     'The names and labels of the job under which an Alertmanager may know the trouble; null: none.';
 
 CREATE TABLE punctual.notice_messages (
     id             uuid PRIMARY KEY,
-    line_id        uuid NOT NULL REFERENCES punctual.notice_lines ON DELETE CASCADE,
     tenant         integer NOT NULL,
+    format         text NOT NULL,
+    url            text NOT NULL,
     delivered_at   timestamptz NOT NULL DEFAULT now(),
     happened_at    timestamptz NOT NULL,
     headline       text NOT NULL,
@@ -2903,42 +2933,21 @@ CREATE TABLE punctual.notice_messages (
     jobs           uuid[] NOT NULL
 );
 CREATE INDEX notice_messages_newest ON punctual.notice_messages (tenant, id);
-CREATE INDEX notice_messages_of_line ON punctual.notice_messages (line_id);
 CREATE INDEX notice_messages_old ON punctual.notice_messages (delivered_at);
-COMMENT ON TABLE  punctual.notice_messages IS 'The messages that recipients took. Kept for 8 days.';
+COMMENT ON TABLE  punctual.notice_messages IS 'The notices that recipients took. Kept for 8 days.';
 COMMENT ON COLUMN punctual.notice_messages.id IS 'UUIDv7 of the message.';
+COMMENT ON COLUMN punctual.notice_messages.format IS 'Its form, such as json or slack.';
+COMMENT ON COLUMN punctual.notice_messages.url IS 'Where it went.';
 COMMENT ON COLUMN punctual.notice_messages.delivered_at IS 'When the recipient took it.';
 COMMENT ON COLUMN punctual.notice_messages.happened_at IS 'When the newest of its events happened.';
 COMMENT ON COLUMN punctual.notice_messages.headline IS 'Its first line.';
 COMMENT ON COLUMN punctual.notice_messages.events IS 'The events that it told of.';
 COMMENT ON COLUMN punctual.notice_messages.jobs IS 'The jobs that it told something new of.';
 
--- A step that waits for approval has one row for each entry of its notify. The entry is that of the job's version.
-CREATE TABLE punctual.approval_notices (
-    run_id        uuid NOT NULL,
-    nth           smallint NOT NULL,
-    tenant        integer NOT NULL,
-    due_at        timestamptz NOT NULL DEFAULT now(),
-    lease         uuid,
-    failures      integer NOT NULL DEFAULT 0,
-    PRIMARY KEY (run_id, nth)
-);
-CREATE INDEX approval_notices_due ON punctual.approval_notices (due_at);
-COMMENT ON TABLE  punctual.approval_notices IS
-    'Notices that a step waits for approval which no recipient has taken yet. A row goes when the recipient has taken the '
-    'notice, and when it is to be sent and the step waits no more.';
-COMMENT ON COLUMN punctual.approval_notices.run_id IS 'The run of the step.';
-COMMENT ON COLUMN punctual.approval_notices.nth IS 'Place of the recipient in approval.notify of the step, from 0.';
-COMMENT ON COLUMN punctual.approval_notices.due_at IS
-    'When it may be sent: at once, after a failure, or when the replica that sends it has not said how that ended.';
-COMMENT ON COLUMN punctual.approval_notices.lease IS
-    'The message that is under way; null: none is. A replica that was lost leaves it: it is over at due_at.';
-COMMENT ON COLUMN punctual.approval_notices.failures IS 'Failed attempts.';
-
 -- The starts and successes of runs, for recipients that ask for them. They are told in batches.
 CREATE TABLE punctual.lifecycle_events (
     id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    line_id        uuid NOT NULL,
+    recipient_id   uuid NOT NULL,
     tenant         integer NOT NULL,
     url            text NOT NULL,
     event          text NOT NULL,
@@ -2950,14 +2959,13 @@ CREATE TABLE punctual.lifecycle_events (
     attempt        smallint NOT NULL,
     recorded_at    timestamptz NOT NULL DEFAULT now()
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
-CREATE INDEX lifecycle_events_of_line ON punctual.lifecycle_events (line_id, id);
+CREATE INDEX lifecycle_events_of_recipient ON punctual.lifecycle_events (recipient_id, id);
 CREATE INDEX lifecycle_events_of_tenant ON punctual.lifecycle_events (tenant, id);
 CREATE INDEX lifecycle_events_old ON punctual.lifecycle_events (recorded_at);
 COMMENT ON TABLE  punctual.lifecycle_events IS
     'Starts and successes of runs that are in no batch for their recipient yet. At most 10,000 of a tenant, and none for '
-    'longer than a day: older ones are left out, which lifecycle_lines counts.';
+    'longer than a day: older ones are left out, which outbox.left_out counts.';
 COMMENT ON COLUMN punctual.lifecycle_events.id IS 'Orders them.';
-COMMENT ON COLUMN punctual.lifecycle_events.line_id IS 'The recipient: lifecycle_lines.id.';
 COMMENT ON COLUMN punctual.lifecycle_events.url IS 'Where it goes.';
 COMMENT ON COLUMN punctual.lifecycle_events.event IS 'started or succeeded.';
 COMMENT ON COLUMN punctual.lifecycle_events.scheduled_for IS 'The slot of the run.';
@@ -2965,38 +2973,6 @@ COMMENT ON COLUMN punctual.lifecycle_events.started_at IS 'When its latest attem
 COMMENT ON COLUMN punctual.lifecycle_events.finished_at IS 'When it ended; null: of a start.';
 COMMENT ON COLUMN punctual.lifecycle_events.attempt IS 'Number of its latest attempt.';
 COMMENT ON COLUMN punctual.lifecycle_events.recorded_at IS 'When it was written.';
-
-CREATE TABLE punctual.lifecycle_lines (
-    id             uuid PRIMARY KEY,
-    tenant         integer NOT NULL,
-    url            text NOT NULL,
-    held_until     timestamptz NOT NULL DEFAULT now(),
-    left_out       bigint NOT NULL DEFAULT 0,
-    message        uuid,
-    body           bytea,
-    told           bigint NOT NULL DEFAULT 0,
-    under_way      boolean NOT NULL DEFAULT false,
-    failing_since  timestamptz,
-    failures       integer NOT NULL DEFAULT 0,
-    http_status    smallint,
-    error          text
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
-COMMENT ON TABLE  punctual.lifecycle_lines IS
-    'The recipients of lifecycle_events. At most one batch is under way to each; what comes meanwhile joins the next one.';
-COMMENT ON COLUMN punctual.lifecycle_lines.id IS 'Computed from the tenant and url.';
-COMMENT ON COLUMN punctual.lifecycle_lines.url IS 'Where the batches go.';
-COMMENT ON COLUMN punctual.lifecycle_lines.held_until IS
-    'Nothing is sent before: a batch is under way, the recipient asked for a pause, or a batch has just gone out.';
-COMMENT ON COLUMN punctual.lifecycle_lines.left_out IS 'Events that no batch will have; the next one says how many.';
-COMMENT ON COLUMN punctual.lifecycle_lines.message IS 'The batch that the recipient has not taken yet; null: none.';
-COMMENT ON COLUMN punctual.lifecycle_lines.body IS 'What it says; null: there is none.';
-COMMENT ON COLUMN punctual.lifecycle_lines.told IS 'How many events it has, and says were left out.';
-COMMENT ON COLUMN punctual.lifecycle_lines.under_way IS
-    'A replica sends it. If that replica is lost, it is sent again at held_until.';
-COMMENT ON COLUMN punctual.lifecycle_lines.failing_since IS 'Since when the recipient takes no batches; null: it does.';
-COMMENT ON COLUMN punctual.lifecycle_lines.failures IS 'Failed attempts since then.';
-COMMENT ON COLUMN punctual.lifecycle_lines.http_status IS 'Status of its last answer, if that was no success.';
-COMMENT ON COLUMN punctual.lifecycle_lines.error IS 'Why the last attempt failed.';
 
 -- When a version of a job expects success within a time, the job must be checked for staleness: it was created, edited
 -- or resumed. The trigger is deferred, so that the row is locked last, as in the finish of runs.
@@ -4061,7 +4037,7 @@ BEGIN
             ('run_id',     'uuid',        'The run.'),
             ('queue',      'text',        'Name of the queue.'),
             ('priority',   'text',        'high, normal or low.'),
-            ('line_id',    'uuid',        'The recipient: notice_lines.id.'),
+            ('recipient_id', 'uuid',      'The recipient: outbox.id.'),
             ('created_at', 'timestamptz', 'When it was created.')
         ) n(name, type, comment) ON n.name = a.attname AND n.type::regtype = a.atttypid
         LEFT JOIN (VALUES
@@ -4208,12 +4184,10 @@ DECLARE
         ['reports',          'SELECT',                         own, NULL],
         ['notified',         'SELECT',                         by_job, NULL],
         ['notices',          'SELECT, INSERT',                 own, NULL],
-        ['approval_notices', 'SELECT, INSERT',                 own, NULL],
         ['lifecycle_events', 'SELECT, INSERT',                 own, NULL],
-        ['lifecycle_lines',  'SELECT',                         own, NULL],
-        ['notice_lines',     'SELECT',                         own, NULL],
+        ['outbox',           'SELECT, INSERT',                 own, NULL],
         ['notice_messages',  'SELECT',                         own, NULL],
-        ['notice_subjects',  'SELECT',                         by_job, NULL],
+        ['notice_states',    'SELECT',                         by_job, NULL],
         ['hourly_runs',      'SELECT',                         own, NULL],
         ['daily_usage',      'SELECT',                         own, NULL],
         ['change_feeds',     'SELECT',                         own, NULL],
@@ -4392,8 +4366,7 @@ DROP TABLE punctual.grants, punctual.changes, punctual.change_feeds, punctual.ev
     punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.limit_holders, punctual.job_limits,
     punctual.limits, punctual.tenant_jobs, punctual.allowances,
     punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices,
-    punctual.lifecycle_events, punctual.lifecycle_lines,
-    punctual.approval_notices, punctual.notice_messages, punctual.notice_subjects, punctual.notice_lines, punctual.hourly_runs,
+    punctual.lifecycle_events, punctual.notice_messages, punctual.notice_states, punctual.outbox, punctual.hourly_runs,
     punctual.counted_hours, punctual.daily_usage, punctual.counted_days, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,
     punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas_seen, punctual.replicas, punctual.cancels,
     punctual.reports, punctual.completions,

@@ -94,7 +94,7 @@ func (s *Scheduler) send(o *domain.Outcome, started time.Time) wire.Result {
 	if s.config.Tracer.Follows(&o.Assignment) {
 		request.Phases = &wire.Phases{Begun: sent}
 	}
-	result, err := s.courier.transmit(ctx, o.Assignment, request, started)
+	result, err := s.transport.transmit(ctx, o.Assignment, request, started)
 	o.FinishedAt = started.Add(time.Since(sent))
 	if err != nil {
 		s.notSent(o, err, "the secrets")

@@ -152,6 +152,6 @@ func (s *Scheduler) lose(ctx context.Context, claims, runs []uuid.UUID) error {
 func (s *Scheduler) doubtAll() {
 	s.log.Warn("another Postgres has taken over, or it was restarted; what it has lost is looked for")
 	s.admission.Limits.Forget()
-	s.courier.sender.Forget()
+	s.transport.sender.Forget()
 	s.chores.ask(choreOutcomes, ChoreHolds)
 }

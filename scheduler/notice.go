@@ -9,70 +9,72 @@ import (
 	"punctual/scheduler/notice"
 )
 
-// ChoreNotices adds notices to the lines of their recipients, and sends what waits there.
+// ChoreNotices collects what is to be told of jobs, and sends what waits in the outbox.
 const ChoreNotices = "notices"
 
-// ChoreLifecycle sends the events of the lifecycle of runs, in batches.
+// ChoreLifecycle collects the events of the lifecycle of runs.
 const ChoreLifecycle = "lifecycle"
 
-// Notices is what the scheduler asks of the database to tell people.
+// Notices is what the scheduler asks of the database to tell people: the outbox, and what fills it.
 type Notices interface {
-	// Notify adds the notices that may be told to the lines of their recipients.
-	Notify(ctx context.Context) (left bool, err error)
-	// ClaimNotice takes a message for a recipient to which no other is under way; nil: there is none to send now.
-	ClaimNotice(ctx context.Context) (*notice.Outgoing, error)
-	// PrepareLifecycle bounds how many events of the lifecycle of runs wait. left is true while some do that may be sent
-	// within a second.
-	PrepareLifecycle(ctx context.Context) (left bool, err error)
-	// ClaimLifecycle is ClaimNotice for a batch of these events.
-	ClaimLifecycle(ctx context.Context) (*notice.Outgoing, error)
+	// Collect adds what may be told of jobs to the outbox. left is true while there may be more.
+	Collect(ctx context.Context) (left bool, err error)
+	// CollectLifecycle adds events of the lifecycle of runs, and bounds how many wait. left is true while some may be
+	// sent within a second.
+	CollectLifecycle(ctx context.Context) (left bool, err error)
+	// Claim takes a message for a recipient to which no other is under way; nil: there is none to send now. batches says
+	// whether it may be a batch of events of the lifecycle of runs.
+	Claim(ctx context.Context, batches bool) (*notice.Outgoing, error)
 	// Answered writes how the recipient answered.
 	Answered(ctx context.Context, m notice.Outgoing, a notice.Answer) error
 }
 
-// messengers is how many messages a replica sends at once. Notices take no worker slots, and none of a tenant's limits.
-const messengers = 16
+// A replica sends so many messages at once, of them so many batches of events of the lifecycle of runs, so that these
+// make no notice of trouble wait. Messages take no worker slots, and none of a tenant's limits.
+const (
+	mostMessages = 20
+	mostBatches  = 4
+)
 
-// lifecycleMessengers is how many batches of events of the lifecycle of runs a replica sends at once. They have
-// messengers of their own, so that no batch makes a notice of trouble wait.
-const lifecycleMessengers = 4
-
-// tell sends the messages that wait for recipients.
-func (s *Scheduler) tell(ctx context.Context) (wait time.Duration, left bool, err error) {
-	if left, err = s.config.Notices.Notify(ctx); err != nil {
-		return 0, left, err
+// notify collects what is to be told of jobs, and sends whatever waits in the outbox.
+func (s *Scheduler) notify(ctx context.Context) (wait time.Duration, left bool, err error) {
+	left, err = s.config.Notices.Collect(ctx)
+	if err == nil {
+		err = s.sendOutbox(ctx)
 	}
-	return 0, left, s.sendAll(ctx, s.messengers, s.config.Notices.ClaimNotice, ChoreNotices)
+	return 0, left, err
 }
 
-// tellLifecycle sends the events of the lifecycle of runs that wait. A recipient gets a batch a second at most.
-func (s *Scheduler) tellLifecycle(ctx context.Context) (wait time.Duration, left bool, err error) {
-	if left, err = s.config.Notices.PrepareLifecycle(ctx); err != nil {
-		return 0, left, err
+// collectLifecycle has events of the lifecycle of runs sent. A recipient gets a batch a second at most.
+func (s *Scheduler) collectLifecycle(ctx context.Context) (wait time.Duration, left bool, err error) {
+	left, err = s.config.Notices.CollectLifecycle(ctx)
+	if left {
+		s.chores.ask(ChoreNotices)
 	}
-	return chorePause, left, s.sendAll(ctx, s.lifecycleMessengers, s.config.Notices.ClaimLifecycle, ChoreLifecycle)
+	return chorePause, left, err
 }
 
-// sendAll sends messages until there are none or all messengers are under way. A messenger that is back asks for the
-// chore again.
-func (s *Scheduler) sendAll(
-	ctx context.Context, messengers chan struct{}, claim func(context.Context) (*notice.Outgoing, error), chore string,
-) error {
+// sendOutbox sends messages until there are none, or as many as a replica sends at once are under way. What has been
+// sent asks for the chore again.
+func (s *Scheduler) sendOutbox(ctx context.Context) error {
 	for {
 		select {
-		case messengers <- struct{}{}:
+		case s.messages <- struct{}{}:
 		default:
 			return nil
 		}
-		m, err := claim(ctx)
+		m, err := s.config.Notices.Claim(ctx, s.batches.Load() < mostBatches)
 		if err != nil || m == nil {
-			<-messengers
+			<-s.messages
 			return err
 		}
+		batch := map[notice.Pipeline]int32{notice.Lifecycle: 1}[m.Pipeline]
+		s.batches.Add(batch)
 		s.running.Go(func() {
-			defer s.chores.ask(chore)
-			defer func() { <-messengers }()
 			s.deliver(*m)
+			s.batches.Add(-batch)
+			<-s.messages
+			s.chores.ask(ChoreNotices)
 		})
 	}
 }
@@ -80,7 +82,7 @@ func (s *Scheduler) sendAll(
 // deliver sends a message. What the database does not learn of it is told again when the lease is over.
 func (s *Scheduler) deliver(m notice.Outgoing) {
 	began := time.Now()
-	result, err := s.courier.send(s.workCtx, m, notice.Timeout)
+	result, err := s.transport.send(s.workCtx, m, notice.Timeout)
 	if err != nil {
 		result = wire.Result{Error: err.Error(), Reason: wire.ReasonConnect}
 	}

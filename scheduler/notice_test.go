@@ -42,37 +42,35 @@ type endless struct {
 	over             atomic.Bool
 }
 
-func (e *endless) Notify(context.Context) (bool, error) { return false, nil }
-
-func (e *endless) PrepareLifecycle(context.Context) (bool, error)                 { return true, nil }
+func (e *endless) Collect(context.Context) (bool, error)                          { return false, nil }
+func (e *endless) CollectLifecycle(context.Context) (bool, error)                 { return true, nil }
 func (e *endless) Answered(context.Context, notice.Outgoing, notice.Answer) error { return nil }
-func (e *endless) ClaimNotice(context.Context) (*notice.Outgoing, error)          { return e.next(&e.notices) }
 
-func (e *endless) ClaimLifecycle(context.Context) (*notice.Outgoing, error) {
-	return e.next(&e.batches)
-}
-
-func (e *endless) next(counter *atomic.Int32) (*notice.Outgoing, error) {
+func (e *endless) Claim(_ context.Context, batches bool) (*notice.Outgoing, error) {
 	if e.over.Load() {
 		return nil, nil //nolint:nilnil // nothing is to be sent
 	}
-	counter.Add(1)
-	to := domain.Recipient{Format: domain.FormatJSON, URL: "http://192.0.2.1/"}
-	return &notice.Outgoing{ID: uuid.New(), To: to, Body: []byte(`{}`)}, nil
+	m := notice.Outgoing{
+		ID: uuid.New(), To: domain.Recipient{Format: domain.FormatJSON, URL: "http://192.0.2.1/"}, Body: []byte(`{}`),
+	}
+	if batches {
+		m.Pipeline = notice.Lifecycle
+		e.batches.Add(1)
+	} else {
+		e.notices.Add(1)
+	}
+	return &m, nil
 }
 
-// However many batches of events wait, and however slow their recipients are, all messengers are left to notices.
-func TestBatchesOfEventsTakeNoMessengerOfNotices(t *testing.T) {
+// However many batches of events wait, and however slow their recipients are, most of what a replica sends at once is
+// left to notices.
+func TestBatchesOfEventsLeaveRoomToNotices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials, store, told := newGatedDials(t, true), newFakeStore(), new(endless)
 		startConfig(t, store, Config{Client: dials.client, Notices: told})
-		wants := func(chore string) {
-			store.set(func() { store.asks = []string{chore} })
-			time.Sleep(3 * time.Second)
-			synctest.Wait()
-		}
-		wants(ChoreLifecycle)
-		wants(ChoreNotices)
+		store.set(func() { store.asks = []string{ChoreLifecycle} })
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
 		if batches, notices := told.batches.Load(), told.notices.Load(); batches != 4 || notices != 16 {
 			t.Errorf("%d batches and %d notices are under way, want 4 and 16", batches, notices)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"punctual/scheduler/admit"
@@ -63,25 +64,24 @@ const (
 
 // Scheduler is one replica: it claims, executes and finishes runs until it is stopped.
 type Scheduler struct {
-	store      Store
-	config     Config
-	replica    Replica
-	log        *slog.Logger
-	metrics    *Metrics
-	clock      dbClock
-	admission  admit.Admission
-	drawing    sync.Mutex // one Draw at a time
-	finisher   *finisher
-	heart      *heartbeat
-	chores     chores
-	flights    flights
-	courier    *Courier
-	freezing   freezing
-	unread     rate.Sometimes // says in the log that secrets cannot be read
-	running    sync.WaitGroup // attempts and notices in flight
-	messengers chan struct{}  // one for each notice in flight
-	// lifecycleMessengers has one for each batch of events of the lifecycle of runs in flight.
-	lifecycleMessengers chan struct{}
+	store     Store
+	config    Config
+	replica   Replica
+	log       *slog.Logger
+	metrics   *Metrics
+	clock     dbClock
+	admission admit.Admission
+	drawing   sync.Mutex // one Draw at a time
+	finisher  *finisher
+	heart     *heartbeat
+	chores    chores
+	flights   flights
+	transport *Transport
+	freezing  freezing
+	unread    rate.Sometimes // says in the log that secrets cannot be read
+	running   sync.WaitGroup // attempts and notices in flight
+	messages  chan struct{}  // one for each message of the outbox in flight
+	batches   atomic.Int32   // those of them that are batches of events of the lifecycle of runs
 
 	workCtx context.Context // ends when attempts in flight must end
 }
@@ -113,9 +113,9 @@ func Run(ctx context.Context, store Store, config Config) error {
 	}
 	s := &Scheduler{
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics,
-		courier:    NewCourier(config.Credentials, config.Client, config.Mailer, config.Origin),
-		messengers: make(chan struct{}, messengers), lifecycleMessengers: make(chan struct{}, lifecycleMessengers),
-		unread: rate.Sometimes{Interval: unreadRetry},
+		transport: NewTransport(config.Credentials, config.Client, config.Mailer, config.Origin),
+		messages:  make(chan struct{}, mostMessages),
+		unread:    rate.Sometimes{Interval: unreadRetry},
 	}
 	s.freezing.log = log
 	own := []Chore{
@@ -124,8 +124,8 @@ func Run(ctx context.Context, store Store, config Config) error {
 		{Name: choreOutcomes, Does: "looking for lost outcomes", Every: time.Minute, Batch: s.doubt},
 	}
 	if config.Notices != nil {
-		own = append(own, Chore{Name: ChoreNotices, Does: "telling people", Batch: s.tell},
-			Chore{Name: ChoreLifecycle, Does: "telling of the lifecycle of runs", Batch: s.tellLifecycle})
+		own = append(own, Chore{Name: ChoreNotices, Does: "telling people", Batch: s.notify},
+			Chore{Name: ChoreLifecycle, Does: "telling of the lifecycle of runs", Batch: s.collectLifecycle})
 	}
 	s.chores = chores{}
 	for _, chore := range append(own, config.Chores...) {
@@ -214,6 +214,6 @@ func (s *Scheduler) run(ctx context.Context) {
 	if err := s.store.Deregister(flush, s.replica.ID); err != nil {
 		s.log.Warn("the replica's row could not be removed; other replicas will remove it", "error", err)
 	}
-	s.courier.sender.Forget()
+	s.transport.sender.Forget()
 	s.log.Info("scheduler stopped")
 }

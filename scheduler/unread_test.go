@@ -21,7 +21,7 @@ func sendingTo(t *testing.T, url string) (*Scheduler, *fakeStore, domain.Assignm
 	t.Helper()
 	store := newFakeStore()
 	s := &Scheduler{
-		courier: NewCourier(store, client(t), nil, domain.Origin{}), workCtx: t.Context(),
+		transport: NewTransport(store, client(t), nil, domain.Origin{}), workCtx: t.Context(),
 		unread: rate.Sometimes{Interval: unreadRetry},
 	}
 	return s, store, domain.Assignment{

@@ -237,15 +237,15 @@ func TestTheLinkOfAnApproval(t *testing.T) {
 	both := c.ClaimSteps()
 	a := both["approve"]
 	await(c, a, both["other"])
-	c.WantCount(2, "notices wait", `SELECT count(*) FROM punctual.approval_notices WHERE run_id = $1`, a.RunID)
+	c.WantCount(2, "notices wait", `SELECT count(*) FROM punctual.outbox WHERE run_id = $1`, a.RunID)
 	token := ""
 	for range 3 { // the second recipient cannot be reached at first
-		m, err := c.Notices.ClaimNotice(t.Context())
+		m, err := c.Notices.Claim(t.Context(), true)
 		c.Must(err)
 		if m == nil {
 			t.Fatal("there is no notice")
 		}
-		if again, err := c.Notices.ClaimNotice(t.Context()); err != nil || again != nil && again.Nth == m.Nth {
+		if again, err := c.Notices.Claim(t.Context(), true); err != nil || again != nil && again.Recipient == m.Recipient {
 			t.Errorf("while it is under way, it is sent again: %v", err)
 		}
 		if !strings.Contains(m.Headline, "Job etl: step approve waits for approval") {
@@ -258,15 +258,15 @@ func TestTheLinkOfAnApproval(t *testing.T) {
 			if token, _, ok = strings.Cut(after, `\n`); !ok || !strings.Contains(string(m.Body), ", until 20") {
 				t.Errorf("the mail is %s", m.Body)
 			}
-			c.WantCount(1, "leases", `SELECT count(*) FROM punctual.approval_notices WHERE lease = $1`, m.ID)
+			c.WantCount(1, "leases", `SELECT count(*) FROM punctual.outbox WHERE under_way AND message = $1`, m.ID)
 		}
-		if m.Nth == 1 && c.Count(`SELECT count(*) FROM punctual.approval_notices WHERE failures > 0`) == 0 {
+		if m.To.Format == domain.FormatEmail && c.Count(`SELECT count(*) FROM punctual.outbox WHERE failures > 0`) == 0 {
 			answered.Arrival = notice.Unsent
 		}
 		c.Must(c.Notices.Answered(t.Context(), *m, answered))
-		c.Exec(`UPDATE punctual.approval_notices SET due_at = now()`)
+		c.Exec(`UPDATE punctual.outbox SET held_until = now()`)
 	}
-	c.WantCount(0, "notices wait", `SELECT count(*) FROM punctual.approval_notices`)
+	c.WantCount(0, "notices wait", `SELECT count(*) FROM punctual.outbox`)
 	list, _, _, err := c.Notices.ListNotices(t.Context(), c.Tenant, notices.Filter{})
 	c.Must(err)
 	if len(list) != 2 || list[0].Events[0] != "approval" {
@@ -313,13 +313,13 @@ func TestADecisionEndsItsNotices(t *testing.T) {
 	_, a := waitForApproval(c, "w")
 	_, err := decide(c, a.RunID, true, "")
 	c.Must(err)
-	if m, err := c.Notices.ClaimNotice(t.Context()); m != nil || err != nil {
+	if m, err := c.Notices.Claim(t.Context(), true); m != nil || err != nil {
 		t.Errorf("%+v, error %v", m, err)
 	}
-	c.WantCount(0, "notices wait", `SELECT count(*) FROM punctual.approval_notices`)
+	c.WantCount(0, "notices wait", `SELECT count(*) FROM punctual.outbox`)
 }
 
-// However many recipients a tenant has, and however slow they are, messengers are left to others.
+// However many recipients a tenant has, and however slow they are, senders are left to others.
 func TestFewNoticesOfApprovalsOfATenantAreUnderWayAtOnce(t *testing.T) {
 	c := NewReplica(t)
 	c.Create("w", Never, Steps("a"), approvals(domain.Approval{
@@ -328,7 +328,7 @@ func TestFewNoticesOfApprovalsOfATenantAreUnderWayAtOnce(t *testing.T) {
 	waitForApproval(c, "w")
 	claim := func() (got []notice.Outgoing) {
 		for {
-			m, err := c.Notices.ClaimNotice(t.Context())
+			m, err := c.Notices.Claim(t.Context(), true)
 			c.Must(err)
 			if m == nil {
 				return got

@@ -86,6 +86,6 @@ func (s *Store) ends() map[aside.Kind]func(context.Context, aside.Item) error {
 		aside.Event:     func(ctx context.Context, i aside.Item) error { return s.Events.End(ctx, i.ID) },
 		aside.Operation: func(ctx context.Context, i aside.Item) error { return s.Letters.EndOperation(ctx, i.ID) },
 		aside.Notice:    func(ctx context.Context, i aside.Item) error { return s.Notices.Drop(ctx, i.ID) },
-		aside.Recipient: func(ctx context.Context, i aside.Item) error { return s.Notices.DropLine(ctx, i.ID) },
+		aside.Recipient: func(ctx context.Context, i aside.Item) error { return s.Notices.DropRecipient(ctx, i.ID) },
 	}
 }

@@ -53,13 +53,13 @@ func TestWhatIsSetAsideIsGivenUp(t *testing.T) {
 			c.Create("job", Never, Notify(Hook, domain.EventDead))
 			c.Die("job", 1)
 			c.Tell()
-			return Value[uuid.UUID](c.Fixture, `SELECT id FROM punctual.notice_lines WHERE due_at IS NOT NULL`)
-		}, `SELECT count(due_at)::text FROM punctual.notice_lines WHERE id = $1`, "0"},
+			return Value[uuid.UUID](c.Fixture, `SELECT id FROM punctual.outbox WHERE due_at IS NOT NULL`)
+		}, `SELECT count(due_at)::text FROM punctual.outbox WHERE id = $1`, "0"},
 		{aside.Recipient, func(c Replica) uuid.UUID {
 			c.Create("job", Never, Notify(Hook, domain.EventSucceeded))
 			c.FinishAndRelease(Succeeded(c.Begun("job")))
-			return Value[uuid.UUID](c.Fixture, `SELECT line_id FROM punctual.lifecycle_events`)
-		}, `SELECT count(*)::text FROM punctual.lifecycle_events WHERE line_id = $1`, "0"},
+			return Value[uuid.UUID](c.Fixture, `SELECT recipient_id FROM punctual.lifecycle_events`)
+		}, `SELECT count(*)::text FROM punctual.lifecycle_events WHERE recipient_id = $1`, "0"},
 	} {
 		t.Run(string(kind.Kind), func(t *testing.T) {
 			c := NewReplica(t)

@@ -39,7 +39,7 @@ var asked = []struct{ chore, due string }{
 	{letters.Chore, `EXISTS (SELECT FROM punctual.operations WHERE state = 'running')`},
 	{scheduler.ChoreNotices, `EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now())
            OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now())
-           OR ` + notices.LinesDue},
+           OR ` + notices.OutboxDue},
 	{scheduler.ChoreLifecycle, notices.AnyLifecycle},
 	{scheduler.ChoreHolds, `EXISTS (` + claim.Unheld + `)`},
 	{
@@ -148,7 +148,7 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 		s.Jobs.ForgetVersions, s.Jobs.ForgetSequences,
 		s.Letters.ForgetDeadLetters, s.Letters.ForgetOperations, s.Events.Forget, s.Overview.ForgetHours,
 		s.Overview.ForgetUsage, s.ForgetService, s.ForgetReplicas,
-		s.Notices.EndIncidents, s.Notices.ForgetNotices, s.Secrets.ForgetOfDeleted, s.Audit.Forget,
+		s.Notices.EndIncidents, s.Notices.Forget, s.Secrets.ForgetOfDeleted, s.Audit.Forget,
 		s.ForgetReports, s.Changes.Forget, s.Archives.Forget, s.Aside.Forget,
 	} {
 		_, more, err := withinTurn(ctx, chore)

@@ -186,7 +186,7 @@ func TestAChoreWaitsForNoCaller(t *testing.T) {
 	_, _, resume := c.Jobs.ResumeDue(ctx)
 	_, tidy := c.Chore(ctx, "tidying")
 	_, _, operate := c.Letters.Operate(ctx)
-	_, notify := c.Notices.Notify(ctx)
+	_, notify := c.Notices.Collect(ctx)
 	_, release := c.Claims.ReportHolds(ctx, uuid.New(), nil)
 	_, maintain := c.Chore(ctx, "maintenance")
 	if err := errors.Join(resume, tidy, operate, notify, release, maintain); err != nil {

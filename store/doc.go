@@ -10,7 +10,7 @@
 // in statements of their own. Facts that a lock protects are read in a statement after the one that took the lock. Only
 // the database's now() decides about time.
 //
-// Two transactions do not start at the top: the ready claim (ready before gates) and notices.Teller.Notify (notified
+// Two transactions do not start at the top: the ready claim (ready before gates) and notices.Notifier.Collect (notified
 // before runs). Both skip locked rows, so they cannot deadlock. Completed one-shots have no row in schedules. A
 // transaction that changes one first writes that row again, and shares the job's row (FOR KEY SHARE) so that it is not
 // forgotten meanwhile. What locks that row against it, forgetting and changes of many jobs, skips locked rows.

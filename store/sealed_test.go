@@ -207,7 +207,7 @@ func (s *scene) play() {
 	s.Must(err)
 	s.sends()
 
-	// News that is told and not sent yet, and news that is not told yet.
+	// What is in a message that was not taken yet, and what is in none yet.
 	for _, door := range []string{"told", "untold"} {
 		s.Create(door, Never, Notify(Hook, domain.EventDead))
 		s.Trigger(door)

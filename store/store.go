@@ -110,7 +110,7 @@ type Store struct {
 	Jobs        *jobs.Jobs
 	Letters     *letters.Letters
 	Limits      *limits.Limits
-	Notices     *notices.Teller
+	Notices     *notices.Notifier
 	Overview    *overview.Board
 	Reports     *reports.Reports
 	Runs        *runs.Runs
@@ -155,7 +155,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	sealer.Use(s.Secrets.PayloadKeys())
 	s.defaults = new(notices.Book)
 	s.Tenants = tenants.New(s.DB, s.defaults, s.Secrets, o.MaxKeyAge, o.Log)
-	s.Notices = notices.NewTeller(s.DB, s.Definitions, s.Aside, notices.Options{
+	s.Notices = notices.NewNotifier(s.DB, s.Definitions, s.Aside, notices.Options{
 		Log: o.Log, PublicURL: o.PublicURL, Pages: o.Pages, Labels: o.NoticeLabels,
 	})
 	s.Audit = audit.New(s.DB, o.AuditRetention)

@@ -60,7 +60,7 @@ func TestTheStoreWorksWhateverTheDatabasesDefaults(t *testing.T) {
 	for name, chore := range map[string]func() error{
 		"resume":  func() error { _, _, err := c.Jobs.ResumeDue(ctx); return err },
 		"operate": func() error { _, _, err := c.Letters.Operate(ctx); return err },
-		"notify":  func() error { _, err := c.Notices.Notify(ctx); return err },
+		"notify":  func() error { _, err := c.Notices.Collect(ctx); return err },
 		"list":    func() error { _, _, err := c.Jobs.ListJobs(ctx, c.Tenant, jobs.Filter{}); return err },
 	} {
 		if err := chore(); err != nil {

@@ -109,7 +109,7 @@ func oneMessage(t *testing.T, h *heldUp, says string) {
 		}
 	}
 	execute(t, conn, `
-		UPDATE punctual.notice_lines SET due_at = now(), look_at = now(), causes = (
+		UPDATE punctual.outbox SET due_at = now(), look_at = now(), causes = (
 		    SELECT json_object_agg(key, value || jsonb_build_object('newest', now() - interval '6 min'))
 		    FROM jsonb_each(causes))
 		WHERE format = 'pagerduty'`)
@@ -125,7 +125,7 @@ func nothingToTell(t *testing.T, conn *pgx.Conn) bool {
 	t.Helper()
 	return query[int](t, conn, `
 		SELECT (SELECT count(*) FROM punctual.notices) +
-		       (SELECT count(*) FROM punctual.notice_subjects WHERE tell_at IS NOT NULL)`) == 0
+		       (SELECT count(*) FROM punctual.notice_states WHERE tell_at IS NOT NULL)`) == 0
 }
 
 // names are those of the jobs that many makes.

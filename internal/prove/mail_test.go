@@ -117,7 +117,7 @@ func TestMailIsDeliveredByARealServer(t *testing.T) {
 	awaitMails := func(n int) {
 		t.Helper()
 		await(t, "the mails", func() bool {
-			execute(t, conn, `UPDATE punctual.notice_lines SET held_until = now()
+			execute(t, conn, `UPDATE punctual.outbox SET held_until = now()
 				WHERE held_until < now() + interval '30 s'`) // but not while a message is under way
 			return len(mails()) >= n
 		})

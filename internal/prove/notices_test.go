@@ -146,7 +146,7 @@ func TestAHostThatIsDownForAWhileIsOneIncident(t *testing.T) {
 	await(t, "the end of the incident", func() bool { return len(slack.messages()) > 1 && len(pager.events()) > 1 })
 	await(t, "nothing more to be told", func() bool {
 		return query[int](t, conn, `SELECT count(*) FROM punctual.notices WHERE event = 'recovered'`) == 0 &&
-			query[int](t, conn, `SELECT count(*) FROM punctual.notice_subjects WHERE tell_at <= now()`) == 0
+			query[int](t, conn, `SELECT count(*) FROM punctual.notice_states WHERE tell_at <= now()`) == 0
 	})
 	if got := slack.messages(); len(got) != 2 || !strings.Contains(got[0], port.addr+" cannot be reached") ||
 		!strings.Contains(got[1], port.addr+" can be reached again") {
@@ -182,7 +182,7 @@ func TestJobsThatFailAtOnceAreAllNamed(t *testing.T) {
 			})
 			awaitFor(t, 5*time.Minute, "all to be told", func() bool {
 				return query[int](t, conn, `SELECT count(*) FROM punctual.notices`) == 0 &&
-					query[int](t, conn, `SELECT count(*) FROM punctual.notice_subjects WHERE tell_at IS NOT NULL`) == 0
+					query[int](t, conn, `SELECT count(*) FROM punctual.notice_states WHERE tell_at IS NOT NULL`) == 0
 			})
 			named := map[string]bool{}
 			for _, id := range query[[]string](t, conn, `SELECT array_agg(id::text) FROM punctual.notice_messages`) {

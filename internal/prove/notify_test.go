@@ -26,7 +26,7 @@ func TestAHookIsToldOfADeathAndOfTheRecovery(t *testing.T) {
 	await(t, "the first notice", func() bool { return len(w.At("/hook")) == 1 })
 	// The test does not wait for the pauses between messages.
 	hurry := func() {
-		execute(t, conn, `UPDATE punctual.notice_lines SET held_until = now()
+		execute(t, conn, `UPDATE punctual.outbox SET held_until = now()
 			WHERE held_until < now() + interval '30 s'`) // but not while a message is under way
 	}
 	await(t, "its second attempt", func() bool { hurry(); return len(w.At("/hook")) == 2 })
@@ -46,7 +46,7 @@ func TestAHookIsToldOfADeathAndOfTheRecovery(t *testing.T) {
 		t.Errorf("the hook was told %q", got)
 	}
 	if left := query[int](t, conn, `
-		SELECT (SELECT count(*) FROM punctual.notices) + (SELECT count(*) FROM punctual.notice_subjects) +
+		SELECT (SELECT count(*) FROM punctual.notices) + (SELECT count(*) FROM punctual.notice_states) +
 		       (SELECT count(*) FROM punctual.notified WHERE failures > 0)`); left != 0 {
 		t.Errorf("%d are left to be told, or fail still", left)
 	}

@@ -128,8 +128,8 @@ func Run(ctx context.Context, c Config) error {
 	mailer := newMailer(c.Mail, authorities)
 	leaving := newDeparture()
 	shortages, vitals := new(scheduler.Shortages), new(scheduler.Vitals)
-	courier := scheduler.NewCourier(db.Secrets, client, mailer, origin)
-	handler, err := newAPI(c, origin, db, registry, guardian, courier, mailer,
+	transport := scheduler.NewTransport(db.Secrets, client, mailer, origin)
+	handler, err := newAPI(c, origin, db, registry, guardian, transport, mailer,
 		both(leaving.ready, sound(vitals)), shortages)
 	if err != nil {
 		return err
@@ -217,7 +217,7 @@ func (a *served) failure() error {
 // newAPI returns the handler of the API. It is not ready while ready says why.
 func newAPI(
 	c Config, origin domain.Origin, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard,
-	courier *scheduler.Courier, mailer *delivery.Mailer, ready func(context.Context) error,
+	transport *scheduler.Transport, mailer *delivery.Mailer, ready func(context.Context) error,
 	shortages *scheduler.Shortages,
 ) (http.Handler, error) {
 	pages, err := newPages(c, db)
@@ -227,7 +227,7 @@ func newAPI(
 	api, err := httpapi.NewHandler(httpapi.Config{
 		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry,
 		DefaultJitter: c.Store.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.SignIn.OIDC, Guard: guardian,
-		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL), Origin: origin, Courier: courier, Mailer: mailer,
+		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL), Origin: origin, Transport: transport, Mailer: mailer,
 		Ready: ready, Lacks: shortages.Lacks, Pages: pages,
 	})
 	if err != nil {

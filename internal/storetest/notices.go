@@ -14,11 +14,11 @@ import (
 	"punctual/store/tenants"
 )
 
-// Tell adds the notices that are due to the lines of their recipients.
+// Tell adds the notices that are due to the outbox.
 func (c Fixture) Tell() {
 	c.T.Helper()
 	for {
-		left, err := c.Notices.Notify(c.T.Context())
+		left, err := c.Notices.Collect(c.T.Context())
 		Must(c.T, err)
 		if !left {
 			return
@@ -39,20 +39,20 @@ func (c Fixture) Pass(span string) {
 		SET sent = (SELECT coalesce(jsonb_object_agg(key, value::timestamptz - $1::interval), '{}')
 			FROM jsonb_each_text(sent))`, span)
 	c.Exec(`UPDATE punctual.notices SET tell_at = tell_at - $1::interval`, span)
-	c.Exec(`UPDATE punctual.notice_lines
+	c.Exec(`UPDATE punctual.outbox
 		SET sent = (SELECT coalesce(jsonb_object_agg(key, value::timestamptz - $1::interval), '{}')
 			FROM jsonb_each_text(sent)), due_at = due_at - $1::interval, look_at = look_at - $1::interval,
 		causes = (SELECT coalesce(jsonb_object_agg(key, value || jsonb_build_object(
 				'newest', (value ->> 'newest')::timestamptz - $1::interval)), '{}')
 			FROM jsonb_each(causes))`, span)
-	c.Exec(`UPDATE punctual.notice_subjects SET tell_at = tell_at - $1::interval`, span)
+	c.Exec(`UPDATE punctual.notice_states SET tell_at = tell_at - $1::interval`, span)
 }
 
 // ClaimNotice claims a message that waits, whatever makes its recipient wait; nil: there is none.
 func (c Fixture) ClaimNotice() *notice.Outgoing {
 	c.T.Helper()
-	c.Exec(`UPDATE punctual.notice_lines SET held_until = now()`)
-	m, err := c.Notices.ClaimNotice(c.T.Context())
+	c.Exec(`UPDATE punctual.outbox SET held_until = now() WHERE pipeline = 'states'`)
+	m, err := c.Notices.Claim(c.T.Context(), false)
 	Must(c.T, err)
 	return m
 }
@@ -91,8 +91,8 @@ func Message(t *testing.T, m notice.Outgoing) (said notice.Message) {
 	return said
 }
 
-// News returns what a message says of its one job.
-func News(t *testing.T, m notice.Outgoing) domain.News {
+// Digest returns what a message says of its one job.
+func Digest(t *testing.T, m notice.Outgoing) domain.Digest {
 	t.Helper()
 	said := Message(t, m)
 	if len(said.Subjects) != 1 || len(said.Subjects[0].Jobs) != 1 {
@@ -105,7 +105,7 @@ func News(t *testing.T, m notice.Outgoing) domain.News {
 func Summary(t *testing.T, a notice.Outgoing) string {
 	t.Helper()
 	var parts []string
-	for _, e := range News(t, a).Events {
+	for _, e := range Digest(t, a).Events {
 		parts = append(parts, fmt.Sprintf("%s %d", e.Event, e.Count))
 	}
 	return strings.Join(parts, ", ")

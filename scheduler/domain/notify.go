@@ -82,15 +82,19 @@ const (
 	EventOverlapOver Event = "overlap_over" // the end of EventOverlapping, for those who asked for that
 	EventTest        Event = "test"         // a test notice
 	EventApproval    Event = "approval"     // a step of a workflow waits for approval
-	// EventEnded tells those who know of trouble that nobody will be told of its end: NewsEvent.Cause says why.
+	// EventEnded tells those who know of trouble that nobody will be told of its end: DigestEvent.Cause says why.
 	EventEnded Event = "ended"
 )
 
 // Trouble reports whether the event says that a job is not well.
-func (e Event) Trouble() bool { return e == EventFailing || e == EventDead || e == EventStale }
+func (e Event) Trouble() bool {
+	return e == EventFailing || e == EventDead || e == EventStale || e == EventOverlapping
+}
 
 // EndsTrouble reports whether the event closes what an event of trouble opened.
-func (e Event) EndsTrouble() bool { return e == EventRecovered || e == EventEnded }
+func (e Event) EndsTrouble() bool {
+	return e == EventRecovered || e == EventEnded || e == EventOverlapOver
+}
 
 // Why the end of trouble will not be told.
 const (

@@ -56,7 +56,7 @@ func alertmanager(m Message, resolves bool, now time.Time) []alert {
 	alerts := []alert{}
 	for _, s := range m.Subjects {
 		if s.ofOneJob() {
-			alerts = append(alerts, ofJob(s.Jobs[0], resolves, now)...)
+			alerts = append(alerts, ofJob(s, resolves, now)...)
 		} else {
 			alerts = append(alerts, ofSubject(m, s, resolves, now))
 		}
@@ -64,33 +64,37 @@ func alertmanager(m Message, resolves bool, now time.Time) []alert {
 	return alerts
 }
 
-func ofJob(news domain.News, resolves bool, now time.Time) []alert {
-	var alerts []alert
-	for _, e := range news.Events {
+func ofJob(s Subject, resolves bool, now time.Time) (alerts []alert) {
+	digest := s.Jobs[0]
+	for _, e := range digest.Events {
 		switch {
 		case e.Event == domain.EventOverlapOver:
-			alerts = replace(alerts, resolved(news, domain.EventOverlapping, e))
+			alerts = replace(alerts, resolved(digest, domain.EventOverlapping, e))
 		case e.Event.EndsTrouble():
-			alerts = resolveAll(alerts, news, e)
+			alerts = resolveAll(alerts, digest, e)
 		default:
-			alerts = replace(alerts, fired(news, e, resolves, now))
+			alerts = replace(alerts, fired(digest, e, resolves, now))
 		}
 	}
 	// Under another name or other labels, the same trouble is other alerts, which nothing else would end.
-	for _, former := range news.Former {
-		was := news
+	for _, former := range digest.Former {
+		was := digest
 		was.Job, was.Labels = former.Job, former.Labels
-		over := domain.NewsEvent{Event: domain.EventEnded, FirstAt: now, LastAt: now}
-		alerts = append(alerts, append(resolveAll(nil, was, over), resolved(was, domain.EventOverlapping, over))...)
+		over := domain.DigestEvent{Event: domain.EventEnded, FirstAt: now, LastAt: now}
+		if s.Kind == KindOverlap {
+			alerts = append(alerts, resolved(was, domain.EventOverlapping, over))
+		} else {
+			alerts = append(alerts, resolveAll(nil, was, over)...)
+		}
 	}
 	return alerts
 }
 
 // resolveAll ends the alerts of all kinds of trouble of a job, but for skipped slots, which have an end of their own.
-func resolveAll(alerts []alert, news domain.News, e domain.NewsEvent) []alert {
+func resolveAll(alerts []alert, digest domain.Digest, e domain.DigestEvent) []alert {
 	for _, trouble := range domain.Events {
 		if trouble != domain.EventRecovered && trouble != domain.EventOverlapping {
-			alerts = replace(alerts, resolved(news, trouble, e))
+			alerts = replace(alerts, resolved(digest, trouble, e))
 		}
 	}
 	return alerts
@@ -151,24 +155,24 @@ func replace(alerts []alert, a alert) []alert {
 }
 
 // about writes an alert of a kind of trouble, which e began or ended. It says when the trouble began.
-func about(news domain.News, trouble domain.Event, e domain.NewsEvent) alert {
+func about(digest domain.Digest, trouble domain.Event, e domain.DigestEvent) alert {
 	a := alert{
 		Labels: map[string]string{
-			"alertname": alertNames[trouble], "job": news.Job, "tenant": news.Tenant, "severity": severity(trouble),
+			"alertname": alertNames[trouble], "job": digest.Job, "tenant": digest.Tenant, "severity": severity(trouble),
 		},
-		Annotations:  map[string]string{"summary": jobHeadline(news), "description": describe(e)},
+		Annotations:  map[string]string{"summary": jobHeadline(digest), "description": describe(e)},
 		StartsAt:     e.FirstAt.UTC(),
-		GeneratorURL: news.Link,
+		GeneratorURL: digest.Link,
 	}
 	if e.Since != nil && e.Since.Before(a.StartsAt) {
 		a.StartsAt = e.Since.UTC()
 	}
-	for name, value := range news.Labels {
+	for name, value := range digest.Labels {
 		if name = labelName.ReplaceAllString(name, "_"); a.Labels[name] == "" && value != "" {
 			a.Labels[name] = value
 		}
 	}
-	annotate(&a, Subject{Jobs: []domain.News{news}})
+	annotate(&a, Subject{Jobs: []domain.Digest{digest}})
 	return a
 }
 
@@ -185,8 +189,8 @@ func annotate(a *alert, s Subject) {
 	}
 }
 
-func fired(news domain.News, e domain.NewsEvent, resolves bool, now time.Time) alert {
-	a := about(news, e.Event, e)
+func fired(digest domain.Digest, e domain.DigestEvent, resolves bool, now time.Time) alert {
+	a := about(digest, e.Event, e)
 	if len(e.Runs) > 0 {
 		for name, value := range map[string]string{
 			"error": e.Runs[0].Error, "response": e.Runs[0].Response, "reason": string(e.Runs[0].Reason), "run": e.Runs[0].Link,
@@ -217,8 +221,8 @@ func lasts(e domain.Event, resolves bool) time.Duration {
 	return passing
 }
 
-func resolved(news domain.News, trouble domain.Event, recovery domain.NewsEvent) alert {
-	a := about(news, trouble, recovery)
+func resolved(digest domain.Digest, trouble domain.Event, recovery domain.DigestEvent) alert {
+	a := about(digest, trouble, recovery)
 	a.EndsAt = recovery.LastAt.UTC()
 	return a
 }

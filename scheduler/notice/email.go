@@ -24,11 +24,11 @@ func email(m Message) Email {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("%s\n", Headline(m))
-	if news, ok := m.single(); ok {
+	if digest, ok := m.single(); ok {
 		for _, f := range facts(m.Subjects[0]) {
 			line("%s: %s", f.name, f.value)
 		}
-		for _, e := range news.Events {
+		for _, e := range digest.Events {
 			line("\n%s: %s", e.Event, describe(e))
 			for _, r := range e.Runs[:min(len(e.Runs), emailRuns)] {
 				line("  run of %s %s %s", at(r.ScheduledFor), r.Reason, r.Error)

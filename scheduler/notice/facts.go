@@ -20,9 +20,9 @@ func facts(s Subject) (all []fact) {
 		}
 	}
 	add("cause", s.Cause)
-	add("host", shared(s, func(n domain.News) string { return n.Host }))
+	add("host", shared(s, func(n domain.Digest) string { return n.Host }))
 	add("reason", shared(s, reasonOf))
-	add("runbook", shared(s, func(n domain.News) string { return n.Runbook }))
+	add("runbook", shared(s, func(n domain.Digest) string { return n.Runbook }))
 	labels := labelsOf(s)
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		add(name, labels[name])
@@ -37,7 +37,7 @@ func labelsOf(s Subject) map[string]string {
 	}
 	labels := map[string]string{}
 	for name, value := range s.Jobs[0].Labels {
-		if shared(s, func(n domain.News) string { return n.Labels[name] }) == value {
+		if shared(s, func(n domain.Digest) string { return n.Labels[name] }) == value {
 			labels[name] = value
 		}
 	}
@@ -45,7 +45,7 @@ func labelsOf(s Subject) map[string]string {
 }
 
 // shared returns a property that is the same for all jobs of a subject; empty if it is not.
-func shared(s Subject, of func(domain.News) string) (value string) {
+func shared(s Subject, of func(domain.Digest) string) (value string) {
 	for i, j := range s.Jobs {
 		if i == 0 {
 			value = of(j)
@@ -57,15 +57,15 @@ func shared(s Subject, of func(domain.News) string) (value string) {
 }
 
 // reasonOf is why the newest run failed, and errorOf the error.
-func reasonOf(n domain.News) string {
-	return newestRun(n, func(r domain.NewsRun) string { return string(r.Reason) })
+func reasonOf(n domain.Digest) string {
+	return newestRun(n, func(r domain.DigestRun) string { return string(r.Reason) })
 }
 
-func errorOf(n domain.News) string {
-	return newestRun(n, func(r domain.NewsRun) string { return r.Error })
+func errorOf(n domain.Digest) string {
+	return newestRun(n, func(r domain.DigestRun) string { return r.Error })
 }
 
-func newestRun(n domain.News, of func(domain.NewsRun) string) string {
+func newestRun(n domain.Digest, of func(domain.DigestRun) string) string {
 	for _, e := range slices.Backward(n.Events) {
 		if len(e.Runs) > 0 && of(e.Runs[0]) != "" {
 			return of(e.Runs[0])

@@ -10,9 +10,9 @@ import (
 
 const runbook = "https://wiki.example.com/invoices"
 
-// routed is news of a job that has all that helps to route a notice.
-func routed(events ...domain.NewsEvent) domain.News {
-	n := news(events...)
+// routed is the digest of a job that has all that helps to route a notice.
+func routed(events ...domain.DigestEvent) domain.Digest {
+	n := digest(events...)
 	n.Host, n.Runbook = "billing.internal:443", runbook
 	n.Labels = map[string]string{"team": "money", "cost-center": "7", "severity": "low"}
 	return n
@@ -48,7 +48,7 @@ func TestAnAlertEndsByTheLabelsWithWhichItBegan(t *testing.T) {
 func TestASubjectHasTheFactsThatItsJobsShare(t *testing.T) {
 	a, b := routed(), routed()
 	b.Host, b.Labels = "other:443", map[string]string{"team": "money", "cost-center": "8"}
-	got := fmt.Sprint(facts(Subject{Cause: "why", Jobs: []domain.News{a, b}}))
+	got := fmt.Sprint(facts(Subject{Cause: "why", Jobs: []domain.Digest{a, b}}))
 	if want := fmt.Sprint([]fact{{"cause", "why"}, {"runbook", runbook}, {"team", "money"}}); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -56,10 +56,10 @@ func TestASubjectHasTheFactsThatItsJobsShare(t *testing.T) {
 
 func TestTeamsAndEmail(t *testing.T) {
 	for _, e := range everyEvent {
-		checkTeams(t, body(t, domain.FormatTeams, news(e)))
-		checkEmail(t, body(t, domain.FormatEmail, news(e)))
+		checkTeams(t, body(t, domain.FormatTeams, digest(e)))
+		checkEmail(t, body(t, domain.FormatEmail, digest(e)))
 	}
-	n := news(everyEvent...)
+	n := digest(everyEvent...)
 	text := checkTeams(t, body(t, domain.FormatTeams, n))
 	if !strings.HasPrefix(text, `Job daily-invoice-gen recovered \(tenant billing\)`) ||
 		!strings.Contains(text, "&lt;!channel>") {
@@ -73,11 +73,11 @@ func TestTeamsAndEmail(t *testing.T) {
 }
 
 func TestTeamsAndEmailOfThousandsOfJobsAreBounded(t *testing.T) {
-	m := Message{Tenant: "billing", Link: news().Link}
+	m := Message{Tenant: "billing", Link: digest().Link}
 	for _, kind := range []Kind{KindHost, KindLate, KindMissed} {
 		s := Subject{Kind: kind, Name: "billing.internal:443", Key: string(kind), State: StateFiring, Since: &began}
 		for i := range 3000 {
-			j := news(event(domain.EventDead, 1, failedRun()))
+			j := digest(event(domain.EventDead, 1, failedRun()))
 			j.Job = fmt.Sprintf("%s-%d", strings.Repeat("<x>", 30), i)
 			s.Jobs = append(s.Jobs, j)
 		}

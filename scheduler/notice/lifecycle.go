@@ -8,8 +8,8 @@ import (
 	"punctual/scheduler/domain"
 )
 
-// Lifecycle is the body of a batch of events of the lifecycle of runs.
-type Lifecycle struct {
+// Batch is the body of a message of the lifecycle of runs.
+type Batch struct {
 	Tenant string           `json:"tenant"` // name
 	Events []LifecycleEvent `json:"events"`
 	// LeftOut is how many events were dropped since the last batch, because too many waited or the recipient took none.

@@ -72,7 +72,7 @@ type Subject struct {
 	Since *time.Time `json:"since,omitempty"`
 	Cause string     `json:"cause,omitempty"` // why, in words
 	// Jobs are all jobs that the subject concerns. Those of which there is nothing new have no events.
-	Jobs []domain.News `json:"jobs"`
+	Jobs []domain.Digest `json:"jobs"`
 	// More is how many jobs are left out, because they are too many for a message. Its link leads to all of them.
 	More  int    `json:"more,omitempty"`
 	title string // that counts all jobs, if some are left out
@@ -118,9 +118,12 @@ func Write(m Message, to domain.Recipient, resolves bool, now time.Time) (body [
 }
 
 // AboutJob returns the message about one job.
-func AboutJob(news domain.News) Message {
-	s := Subject{Kind: KindJob, Name: news.Job, Key: news.JobID.String(), State: StatePassing, Jobs: []domain.News{news}}
-	for _, e := range news.Events {
+func AboutJob(digest domain.Digest) Message {
+	s := Subject{Kind: KindJob, Name: digest.Job, Key: digest.JobID.String(), State: StatePassing, Jobs: []domain.Digest{digest}}
+	for _, e := range digest.Events {
+		if e.Event == domain.EventOverlapping || e.Event == domain.EventOverlapOver {
+			s.Kind = KindOverlap
+		}
 		switch {
 		case e.Event.EndsTrouble():
 			s.State, s.Since = StateResolved, e.Since
@@ -128,7 +131,7 @@ func AboutJob(news domain.News) Message {
 			s.State, s.Since = StateFiring, cmp.Or(e.Since, &e.FirstAt)
 		}
 	}
-	return Message{Tenant: news.Tenant, Link: news.Link, Subjects: []Subject{s}}
+	return Message{Tenant: digest.Tenant, Link: digest.Link, Subjects: []Subject{s}}
 }
 
 // Events returns the events that a message tells of, in order.
@@ -165,16 +168,16 @@ func earlier(a, b *time.Time) *time.Time {
 
 // approval reports whether a message says that a step waits for approval.
 func (m Message) approval() bool {
-	news, ok := m.single()
-	return ok && len(news.Events) > 0 && news.Events[0].Event == domain.EventApproval
+	digest, ok := m.single()
+	return ok && len(digest.Events) > 0 && digest.Events[0].Event == domain.EventApproval
 }
 
-// single returns the news of a message about one job.
-func (m Message) single() (domain.News, bool) {
+// single returns the digest of a message about one job.
+func (m Message) single() (domain.Digest, bool) {
 	if len(m.Subjects) == 1 && m.Subjects[0].ofOneJob() {
 		return m.Subjects[0].Jobs[0], true
 	}
-	return domain.News{}, false
+	return domain.Digest{}, false
 }
 
 // ofOneJob reports whether a subject is something about one job.
@@ -184,8 +187,8 @@ func (s Subject) ofOneJob() bool {
 
 // Headline says the newest state in a line.
 func Headline(m Message) string {
-	if news, ok := m.single(); ok {
-		return jobHeadline(news)
+	if digest, ok := m.single(); ok {
+		return jobHeadline(digest)
 	}
 	var parts []string
 	for _, s := range m.Groups() {
@@ -257,20 +260,21 @@ func (s Subject) Title() string {
 }
 
 func (s Subject) overlapTitle(since string) string {
-	n := len(s.Jobs) + s.More
-	jobs := times(n, "job")
-	if s.ofOneJob() {
-		jobs = some(s.Jobs)
+	of, words := s.Jobs, " slots no longer"
+	if s.State != StateResolved {
+		of, _ = s.split()
+		words = " most slots" + since
 	}
-	jobs += verb(n, " skips", " skip")
-	if s.State == StateResolved {
-		return jobs + " slots no longer"
+	n := len(of) + s.More
+	jobs := some(of)
+	if n > 1 {
+		jobs = times(n, "job")
 	}
-	return jobs + " most slots" + since
+	return jobs + verb(n, " skips", " skip") + words
 }
 
 // some names a job, or says how many there are.
-func some(jobs []domain.News) string {
+func some(jobs []domain.Digest) string {
 	if len(jobs) == 1 {
 		return "job " + jobs[0].Job
 	}
@@ -280,8 +284,8 @@ func some(jobs []domain.News) string {
 func verb(n int, one, many string) string { return map[bool]string{true: one, false: many}[n == 1] }
 
 // split returns the jobs that are not well, by their newest event, and says what ended the trouble of the others.
-func (s Subject) split() (unwell []domain.News, over []string) {
-	ended := map[string][]domain.News{}
+func (s Subject) split() (unwell []domain.Digest, over []string) {
+	ended := map[string][]domain.Digest{}
 	for _, j := range s.Jobs {
 		if e := newest(j); e != nil && e.Event.EndsTrouble() {
 			ended[e.Cause] = append(ended[e.Cause], j)
@@ -303,7 +307,7 @@ func (s Subject) split() (unwell []domain.News, over []string) {
 
 // reachedTitle says that a host can be reached again, and which of its jobs have recovered; or that none is left that
 // could tell.
-func (s Subject) reachedTitle(unwell []domain.News, over []string) string {
+func (s Subject) reachedTitle(unwell []domain.Digest, over []string) string {
 	recovered, _ := s.count(domain.EventRecovered)
 	switch n := len(s.Jobs) - len(unwell); {
 	case len(unwell) == 0 && recovered == 0:
@@ -372,10 +376,10 @@ func (s Subject) count(event domain.Event) (n, jobs int) {
 }
 
 // jobHeadline says in a line what happened to a job last.
-func jobHeadline(news domain.News) string {
-	newest := newest(news)
+func jobHeadline(digest domain.Digest) string {
+	newest := newest(digest)
 	if newest == nil {
-		return fmt.Sprintf("Job %s (tenant %s)", news.Job, news.Tenant)
+		return fmt.Sprintf("Job %s (tenant %s)", digest.Job, digest.Tenant)
 	}
 	last := newest.Event
 	what := map[domain.Event]string{
@@ -385,30 +389,30 @@ func jobHeadline(news domain.News) string {
 		domain.EventDropped: "has dropped runs", domain.EventTest: "sends a test notice",
 	}
 	if last == domain.EventEnded {
-		_, over := Subject{Jobs: []domain.News{news}}.split()
-		return fmt.Sprintf("J%s (tenant %s)", strings.TrimPrefix(over[0], "j"), news.Tenant)
+		_, over := Subject{Jobs: []domain.Digest{digest}}.split()
+		return fmt.Sprintf("J%s (tenant %s)", strings.TrimPrefix(over[0], "j"), digest.Tenant)
 	}
 	if last == domain.EventApproval {
-		return fmt.Sprintf("Job %s: step %s waits for approval (tenant %s)", news.Job, newest.Step, news.Tenant)
+		return fmt.Sprintf("Job %s: step %s waits for approval (tenant %s)", digest.Job, newest.Step, digest.Tenant)
 	}
-	return fmt.Sprintf("Job %s %s (tenant %s)", news.Job, cmp.Or(what[last], string(last)), news.Tenant)
+	return fmt.Sprintf("Job %s %s (tenant %s)", digest.Job, cmp.Or(what[last], string(last)), digest.Tenant)
 }
 
 // newest is the event that says the newest state of a job; if none does, the last event.
-func newest(news domain.News) *domain.NewsEvent {
-	for i := len(news.Events) - 1; i >= 0; i-- {
-		if e := &news.Events[i]; e.Event.Trouble() || e.Event.EndsTrouble() {
+func newest(digest domain.Digest) *domain.DigestEvent {
+	for i := len(digest.Events) - 1; i >= 0; i-- {
+		if e := &digest.Events[i]; e.Event.Trouble() || e.Event.EndsTrouble() {
 			return e
 		}
 	}
-	if n := len(news.Events); n > 0 {
-		return &news.Events[n-1]
+	if n := len(digest.Events); n > 0 {
+		return &digest.Events[n-1]
 	}
 	return nil
 }
 
 // describe says in a sentence what an event is, since when and how often.
-func describe(e domain.NewsEvent) string {
+func describe(e domain.DigestEvent) string {
 	switch e.Event {
 	case domain.EventFailing:
 		return "an attempt failed, the first since the job was well, at " + at(e.FirstAt)
@@ -450,7 +454,7 @@ func describe(e domain.NewsEvent) string {
 }
 
 // failing says since when attempts failed, if that is known, and how many.
-func failing(e domain.NewsEvent, words string) string {
+func failing(e domain.DigestEvent, words string) string {
 	text := when(words, e.Since)
 	if text != "" && e.Failures > 0 {
 		text += fmt.Sprintf(" (%s in a row)", times(e.Failures, "failed attempt"))
@@ -501,8 +505,8 @@ func cut(s string, most int) string {
 
 // Test returns the requests that test a recipient, one after the other: a notice with the event test, and, if that
 // opens something, a notice that closes it.
-func Test(news domain.News, r domain.Recipient, now time.Time) ([][]byte, error) {
-	m := AboutJob(news)
+func Test(digest domain.Digest, r domain.Recipient, now time.Time) ([][]byte, error) {
+	m := AboutJob(digest)
 	body, err := Write(m, r, true, now)
 	if err != nil || r.Format != domain.FormatPagerDuty {
 		return [][]byte{body}, err
@@ -515,5 +519,5 @@ func Test(news domain.News, r domain.Recipient, now time.Time) ([][]byte, error)
 // Excerpt returns as much of a response as notices quote: its first bytes, in whole characters that JSON can hold.
 func Excerpt(response string) string {
 	response = strings.ReplaceAll(strings.ToValidUTF8(response, "\uFFFD"), "\x00", "\uFFFD")
-	return strings.ToValidUTF8(response[:min(len(response), domain.NewsResponse)], "")
+	return strings.ToValidUTF8(response[:min(len(response), domain.DigestResponse)], "")
 }

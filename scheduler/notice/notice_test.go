@@ -18,32 +18,32 @@ var (
 	jobID = uuid.MustParse("019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11")
 )
 
-func event(e domain.Event, count int, runs ...domain.NewsRun) domain.NewsEvent {
-	news := domain.NewsEvent{Event: e, Count: count, FirstAt: began, LastAt: now, Runs: runs}
+func event(e domain.Event, count int, runs ...domain.DigestRun) domain.DigestEvent {
+	digest := domain.DigestEvent{Event: e, Count: count, FirstAt: began, LastAt: now, Runs: runs}
 	switch e {
 	case domain.EventFailing, domain.EventDead, domain.EventStale, domain.EventRecovered:
-		news.Since, news.Failures = &began, 7
+		digest.Since, digest.Failures = &began, 7
 	}
-	return news
+	return digest
 }
 
-func failedRun() domain.NewsRun {
-	return domain.NewsRun{
+func failedRun() domain.DigestRun {
+	return domain.DigestRun{
 		ID: uuid.New(), ScheduledFor: began, HappenedAt: now, Reason: domain.ReasonHTTP5xx, HTTPStatus: 503,
 		Error: "503 Service Unavailable", Response: `<!channel> & <b>busy</b>`,
 		Link: "https://punctual.internal/v1/runs/019ad98a-2a60-8d07-9c52-7b0f1e3d4a86",
 	}
 }
 
-func news(events ...domain.NewsEvent) domain.News {
-	return domain.News{
+func digest(events ...domain.DigestEvent) domain.Digest {
+	return domain.Digest{
 		Job: "daily-invoice-gen", JobID: jobID, Tenant: "billing",
 		Link: "https://punctual.internal/v1/jobs/daily-invoice-gen/runs", Events: events,
 	}
 }
 
 // body returns the body for a notify entry that asks for the given events, or for all events if none are given.
-func body(t *testing.T, format domain.Format, n domain.News, on ...domain.Event) []byte {
+func body(t *testing.T, format domain.Format, n domain.Digest, on ...domain.Event) []byte {
 	t.Helper()
 	if on == nil {
 		on = domain.Events
@@ -61,17 +61,17 @@ func body(t *testing.T, format domain.Format, n domain.News, on ...domain.Event)
 	return body
 }
 
-var everyEvent = []domain.NewsEvent{
+var everyEvent = []domain.DigestEvent{
 	event(domain.EventFailing, 1, failedRun()), event(domain.EventMissed, 2), event(domain.EventLate, 1),
 	event(domain.EventDead, 3, failedRun(), failedRun(), failedRun(), failedRun()),
 	event(domain.EventStale, 1), event(domain.EventRecovered, 1),
 }
 
 func TestSlack(t *testing.T) {
-	for _, e := range append(everyEvent, domain.NewsEvent{Event: "newer", Count: 1}) {
-		checkSlack(t, body(t, domain.FormatSlack, news(e), e.Event))
+	for _, e := range append(everyEvent, domain.DigestEvent{Event: "newer", Count: 1}) {
+		checkSlack(t, body(t, domain.FormatSlack, digest(e), e.Event))
 	}
-	text := checkSlack(t, body(t, domain.FormatSlack, news(everyEvent...)))
+	text := checkSlack(t, body(t, domain.FormatSlack, digest(everyEvent...)))
 	for _, want := range []string{
 		"daily-invoice-gen", "billing", "3 runs died", "2026-12-01T11:50:00Z", "7 failed attempts", "http_5xx",
 		"503 Service Unavailable",
@@ -84,9 +84,9 @@ func TestSlack(t *testing.T) {
 	}
 	// Any response of a target stays within its code fence, and the message within Slack's limits.
 	r := failedRun()
-	r.Error, r.Response = strings.Repeat("<&>é", 250), strings.Repeat("`", domain.NewsResponse)
-	many := event(domain.EventDead, 1000, slices.Repeat([]domain.NewsRun{r}, 20)...)
-	text = checkSlack(t, body(t, domain.FormatSlack, news(many, event(domain.EventLate, 1000, many.Runs...))))
+	r.Error, r.Response = strings.Repeat("<&>é", 250), strings.Repeat("`", domain.DigestResponse)
+	many := event(domain.EventDead, 1000, slices.Repeat([]domain.DigestRun{r}, 20)...)
+	text = checkSlack(t, body(t, domain.FormatSlack, digest(many, event(domain.EventLate, 1000, many.Runs...))))
 	if strings.Count(text, "```")%2 != 0 || strings.Contains(text, "````") {
 		t.Error("a response ends the code that it is in")
 	}
@@ -94,37 +94,37 @@ func TestSlack(t *testing.T) {
 
 func TestPagerDutyOpensAndResolvesOneIncidentForEachJob(t *testing.T) {
 	opened := checkPagerDuty(t, body(t, domain.FormatPagerDuty,
-		news(event(domain.EventFailing, 1, failedRun()), event(domain.EventDead, 1, failedRun()))))
+		digest(event(domain.EventFailing, 1, failedRun()), event(domain.EventDead, 1, failedRun()))))
 	if opened.EventAction != "trigger" || opened.Payload.Severity != "critical" || opened.Payload.Class != "dead" ||
 		opened.Payload.Source != "punctual.internal" || opened.Client != "Punctual" || len(opened.Links) != 2 {
 		t.Errorf("%+v", opened)
 	}
 	resolved := checkPagerDuty(t,
-		body(t, domain.FormatPagerDuty, news(event(domain.EventDead, 1), event(domain.EventRecovered, 1))))
+		body(t, domain.FormatPagerDuty, digest(event(domain.EventDead, 1), event(domain.EventRecovered, 1))))
 	if resolved.EventAction != "resolve" || resolved.DedupKey != opened.DedupKey {
 		t.Errorf("%+v", resolved)
 	}
 	again := checkPagerDuty(t, body(t, domain.FormatPagerDuty,
-		news(event(domain.EventDead, 1), event(domain.EventRecovered, 1), event(domain.EventFailing, 1))))
+		digest(event(domain.EventDead, 1), event(domain.EventRecovered, 1), event(domain.EventFailing, 1))))
 	if again.EventAction != "trigger" || again.Payload.Severity != "error" {
 		t.Errorf("%+v", again)
 	}
 	r := failedRun()
 	r.Error = strings.Repeat("é", 1000)
 	checkPagerDuty(t, body(t, domain.FormatPagerDuty,
-		news(event(domain.EventDead, 1000, slices.Repeat([]domain.NewsRun{r}, 20)...))))
+		digest(event(domain.EventDead, 1000, slices.Repeat([]domain.DigestRun{r}, 20)...))))
 	for e, want := range map[domain.Event]string{
 		domain.EventMissed: "warning", domain.EventLate: "warning", domain.EventStale: "critical",
 		domain.EventFailing: "error",
 	} {
-		if got := checkPagerDuty(t, body(t, domain.FormatPagerDuty, news(event(e, 1)), e)); got.Payload.Severity != want {
+		if got := checkPagerDuty(t, body(t, domain.FormatPagerDuty, digest(event(e, 1)), e)); got.Payload.Severity != want {
 			t.Errorf("%s: %s", e, got.Payload.Severity)
 		}
 	}
 }
 
 func TestAlertmanagerHasAnAlertForEachKindOfTrouble(t *testing.T) {
-	fired := checkAlerts(t, body(t, domain.FormatAlertmanager, news(everyEvent[:5]...)))
+	fired := checkAlerts(t, body(t, domain.FormatAlertmanager, digest(everyEvent[:5]...)))
 	for name, ends := range map[string]time.Time{
 		"PunctualJobFailing":  now.Add(untilResolved),
 		"PunctualRunDead":     now.Add(untilResolved),
@@ -141,7 +141,7 @@ func TestAlertmanagerHasAnAlertForEachKindOfTrouble(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	over := checkAlerts(t,
-		body(t, domain.FormatAlertmanager, news(event(domain.EventDead, 1), event(domain.EventRecovered, 1))))
+		body(t, domain.FormatAlertmanager, digest(event(domain.EventDead, 1), event(domain.EventRecovered, 1))))
 	for _, name := range []string{"PunctualJobFailing", "PunctualRunDead", "PunctualJobStale"} {
 		a, ok := over[name]
 		if !ok || !a.EndsAt.Equal(now) || !a.StartsAt.Equal(began) {
@@ -154,7 +154,7 @@ func TestAlertmanagerHasAnAlertForEachKindOfTrouble(t *testing.T) {
 		}
 	}
 	alone := checkAlerts(t,
-		body(t, domain.FormatAlertmanager, news(event(domain.EventDead, 1)), domain.EventDead))
+		body(t, domain.FormatAlertmanager, digest(event(domain.EventDead, 1)), domain.EventDead))
 	if !alone["PunctualRunDead"].EndsAt.Equal(now.Add(unresolved)) {
 		t.Error("an alert whose end is not told lasts longer than a day")
 	}
@@ -162,7 +162,7 @@ func TestAlertmanagerHasAnAlertForEachKindOfTrouble(t *testing.T) {
 
 func TestJSONIsAllThereIsToSay(t *testing.T) {
 	var m Message
-	strict(t, body(t, domain.FormatJSON, news(everyEvent...)), &m)
+	strict(t, body(t, domain.FormatJSON, digest(everyEvent...)), &m)
 	if len(m.Subjects) != 1 || len(m.Subjects[0].Jobs) != 1 || m.Subjects[0].State != StateResolved ||
 		!strings.Contains(m.Headline, "recovered") {
 		t.Fatalf("%+v", m)
@@ -175,7 +175,7 @@ func TestJSONIsAllThereIsToSay(t *testing.T) {
 }
 
 func TestATestIsMadeOfWhatRecipientsTake(t *testing.T) {
-	n := news(event(domain.EventTest, 1))
+	n := digest(event(domain.EventTest, 1))
 	for _, format := range domain.Formats {
 		bodies, err := Test(n, domain.Recipient{Format: format}, now)
 		if err != nil {

@@ -10,30 +10,42 @@ import (
 
 // Outgoing is a message that this replica is to send now. No other replica sends to the recipient until the lease ends.
 type Outgoing struct {
-	ID     uuid.UUID // of the message, and of its lease
-	Line   uuid.UUID
-	Tenant int32
-	To     domain.Recipient
-	Jobs   []uuid.UUID // that it tells of
-	Beside []uuid.UUID // more of them, which the recipient holds no state of
-	Opens  []uuid.UUID // those that the recipient holds for troubled if the message arrives, or did so before
-	Under  []string    // the keys of their subjects
-	Opened []uuid.UUID // those of them of which it knew nothing before
-	Own    []uuid.UUID // those that fail although their host can be reached
-	Begun  []string    // the keys of causes of which it knew nothing before
-	Over   []string    // the keys of causes and hosts that are over, while runs or jobs may still wait
-	Body   []byte
-	// Headline and Events say in short what it tells.
+	ID        uuid.UUID // of the message, and of its lease
+	Recipient uuid.UUID // in the outbox
+	Pipeline  Pipeline
+	Tenant    int32
+	To        domain.Recipient
+	Run       uuid.UUID // of approvals: the run of the step
+	Body      []byte
+	// Headline, Events and Newest say in short what it tells, and when the newest of it happened.
 	Headline string
 	Events   []string
-	Newest   time.Time // of the events: when it happened
-	Keys     []string
-	// Run is, of a notice that a step waits for approval, the run of the step, and Nth the place of the recipient.
-	Run uuid.UUID
-	Nth int16
-	// Lifecycle says that it is a batch of events of the lifecycle of runs.
-	Lifecycle bool
+	Newest   time.Time
+	Parts    []Part
+	Keys     []string // of its subjects
+	Begun    []string // the keys of causes of which the recipient knew nothing before
+	Over     []string // the keys of causes and hosts that are over, while runs or jobs may still wait
 }
+
+// Part is what a message tells of one kind of trouble of a job.
+type Part struct {
+	Job   uuid.UUID
+	Kind  string // of trouble
+	Key   string // of the subject
+	Open  bool   // the recipient holds it for troubled if the message arrives, or did so before
+	First bool   // and knew nothing of that before
+	Own   bool   // it fails although its host can be reached
+}
+
+// Pipeline is what messages tell of. The outbox treats all alike; each composes its messages in its own way.
+type Pipeline string
+
+// The pipelines.
+const (
+	States    Pipeline = "states"    // trouble of jobs, and its end: the newest state
+	Lifecycle Pipeline = "lifecycle" // starts and successes of runs: each of them, in batches
+	Approvals Pipeline = "approvals" // steps that wait for approval, each in a message of its own
+)
 
 // Lease is how long a replica has for a message, and Timeout is how long the recipient may take to answer. A replica
 // that has stood still may send after its lease has ended. Then the store has the state told again.

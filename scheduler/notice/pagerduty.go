@@ -57,8 +57,8 @@ func pagerDuty(m Message) pagerDutyEvent {
 	}
 	event.Action, event.Client, event.ClientURL, event.Payload = "trigger", "Punctual", m.Link, p
 	p.Summary, p.Severity = Headline(Message{Tenant: m.Tenant, Subjects: []Subject{subject}}), worst(subject)
-	if news, ok := m.single(); ok && len(news.Events) > 0 {
-		last := newest(news)
+	if digest, ok := m.single(); ok && len(digest.Events) > 0 {
+		last := newest(digest)
 		p.Summary, p.Timestamp, p.Class = p.Summary+": "+describe(*last), last.LastAt.UTC(), string(last.Event)
 		if len(last.Runs) > 0 && last.Runs[0].Error != "" {
 			p.Summary += ": " + last.Runs[0].Error
@@ -77,7 +77,7 @@ func pagerDuty(m Message) pagerDutyEvent {
 			p.Timestamp = subject.Since.UTC()
 		}
 	}
-	if runbook := shared(subject, func(n domain.News) string { return n.Runbook }); runbook != "" {
+	if runbook := shared(subject, func(n domain.Digest) string { return n.Runbook }); runbook != "" {
 		event.Links = append(event.Links, pagerDutyLink{runbook, "runbook"})
 	}
 	p.Summary = cut(p.Summary, pagerDutySummary)
@@ -97,12 +97,12 @@ func source(link string) string {
 func worst(s Subject) string {
 	ranks := map[string]int{"info": 0, "warning": 1, "error": 2, "critical": 3}
 	worst := "info"
-	for _, news := range s.Jobs {
+	for _, digest := range s.Jobs {
 		found := "info"
-		if len(news.Events) == 0 && (s.Kind == KindJobs || s.Kind == KindHost) {
+		if len(digest.Events) == 0 && (s.Kind == KindJobs || s.Kind == KindHost) {
 			found = "critical"
 		}
-		for _, e := range news.Events {
+		for _, e := range digest.Events {
 			if e.Event.EndsTrouble() {
 				found = "info"
 			} else if s := severity(e.Event); ranks[s] > ranks[found] {

@@ -41,14 +41,14 @@ func slack(m Message) slackMessage {
 		Type: "header", Text: &slackTextPart{"plain_text", cut(Headline(m), slackHeader)},
 	}}}
 	lines, label := []string{escape(Headline(m))}, "jobs"
-	if news, ok := m.single(); ok {
+	if digest, ok := m.single(); ok {
 		if label = "runs of the job"; m.approval() {
 			label = "approve or reject"
 		}
 		if text := slackFacts(m.Subjects[0]); text != "" {
 			out.Blocks = append(out.Blocks, slackBlock{Type: "section", Text: &slackTextPart{"mrkdwn", text}})
 		}
-		for _, e := range news.Events {
+		for _, e := range digest.Events {
 			lines = append(lines, string(e.Event)+": "+escape(describe(e)))
 			out.Blocks = append(out.Blocks, slackBlock{Type: "section", Text: &slackTextPart{"mrkdwn", section(e)}})
 		}
@@ -119,7 +119,7 @@ const slackLinked = 20
 
 // section describes an event and its newest runs. It adds whole pieces until it is full, because cutting it off
 // anywhere might cut markup in two.
-func section(e domain.NewsEvent) string {
+func section(e domain.DigestEvent) string {
 	text := fmt.Sprintf("*%s*: %s", e.Event, escape(describe(e)))
 	for i, r := range e.Runs {
 		piece := run(r)
@@ -132,7 +132,7 @@ func section(e domain.NewsEvent) string {
 }
 
 // run describes a run, its error and what the target answered.
-func run(r domain.NewsRun) string {
+func run(r domain.DigestRun) string {
 	text := "run of " + at(r.ScheduledFor)
 	if r.Link != "" {
 		text = slackLink(r.Link, text)

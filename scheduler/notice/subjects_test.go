@@ -11,13 +11,13 @@ import (
 
 var noon = time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
 
-// newsOf is news of a job with events, each of which happened once.
-func newsOf(job string, events ...domain.Event) domain.News {
-	news := domain.News{Job: job}
+// digestOf is the digest of a job with events, each of which happened once.
+func digestOf(job string, events ...domain.Event) domain.Digest {
+	digest := domain.Digest{Job: job}
 	for _, e := range events {
-		news.Events = append(news.Events, domain.NewsEvent{Event: e, Count: 1, FirstAt: noon, LastAt: noon})
+		digest.Events = append(digest.Events, domain.DigestEvent{Event: e, Count: 1, FirstAt: noon, LastAt: noon})
 	}
-	return news
+	return digest
 }
 
 // The end of what holds up runs is told to all who know of it. So its alert lasts until then, whatever was asked for.
@@ -43,18 +43,26 @@ func TestHowLongAlertsOfSubjectsLast(t *testing.T) {
 	}
 }
 
-// A recovery does not say that slots are no longer skipped. Under a former name, both are over.
+// A recovery does not say that slots are no longer skipped. Under a former name, each has its own end.
 func TestARecoveryEndsAllAlertsButThatOfSkippedSlots(t *testing.T) {
 	t.Parallel()
-	news := newsOf("now", domain.EventRecovered)
-	news.Former = []domain.Identity{{Job: "before"}}
+	digest := digestOf("now", domain.EventRecovered)
+	digest.Former = []domain.Identity{{Job: "before"}}
 	ended := map[string][]string{}
-	for _, a := range ofJob(news, true, noon) {
-		ended[a.Labels["job"]] = append(ended[a.Labels["job"]], a.Labels["alertname"])
+	overlap := digestOf("now", domain.EventOverlapOver)
+	overlap.Former = []domain.Identity{{Job: "long before"}}
+	for _, d := range []domain.Digest{digest, overlap} {
+		for _, a := range ofJob(AboutJob(d).Subjects[0], true, noon) {
+			ended[a.Labels["job"]] = append(ended[a.Labels["job"]], a.Labels["alertname"])
+		}
 	}
 	const skipped = "PunctualSlotsOverlap"
-	if slices.Contains(ended["now"], skipped) || !slices.Contains(ended["now"], "PunctualRunDead") ||
-		!slices.Contains(ended["before"], skipped) || !slices.Contains(ended["before"], "PunctualRunDead") {
+	trouble := []string{
+		"PunctualJobFailing", "PunctualRunDead", "PunctualSlotsMissed", "PunctualRunLate", "PunctualJobStale",
+		"PunctualRunDropped",
+	}
+	if !slices.Equal(ended["now"], append(trouble, skipped)) || !slices.Equal(ended["before"], trouble) ||
+		!slices.Equal(ended["long before"], []string{skipped}) {
 		t.Errorf("ended: %v", ended)
 	}
 }
@@ -62,16 +70,16 @@ func TestARecoveryEndsAllAlertsButThatOfSkippedSlots(t *testing.T) {
 // A job of which there is nothing new is troubled still, if trouble is what the subject is about.
 func TestTheWorstOfASubject(t *testing.T) {
 	t.Parallel()
-	well, quiet, late := newsOf("a", domain.EventRecovered), newsOf("b"), newsOf("c", domain.EventLate)
+	well, quiet, late := digestOf("a", domain.EventRecovered), digestOf("b"), digestOf("c", domain.EventLate)
 	for _, test := range []struct {
 		kind Kind
-		jobs []domain.News
+		jobs []domain.Digest
 		want string
 	}{
-		{KindJobs, []domain.News{well, quiet}, "critical"},
-		{KindHost, []domain.News{quiet}, "critical"},
-		{KindJobs, []domain.News{well}, "info"},
-		{KindLimit, []domain.News{quiet, late}, "warning"},
+		{KindJobs, []domain.Digest{well, quiet}, "critical"},
+		{KindHost, []domain.Digest{quiet}, "critical"},
+		{KindJobs, []domain.Digest{well}, "info"},
+		{KindLimit, []domain.Digest{quiet, late}, "warning"},
 	} {
 		if got := worst(Subject{Kind: test.kind, Jobs: test.jobs}); got != test.want {
 			t.Errorf("%s of %v: %s, want %s", test.kind, test.jobs, got, test.want)
@@ -82,13 +90,13 @@ func TestTheWorstOfASubject(t *testing.T) {
 // PagerDuty is told why an incident ends if no run has succeeded.
 func TestPagerDutyIsToldWhyNobodyEndsAnIncident(t *testing.T) {
 	t.Parallel()
-	deleted := newsOf("job", domain.EventEnded)
+	deleted := digestOf("job", domain.EventEnded)
 	deleted.Events[0].Cause = domain.EndJobDeleted
-	for want, news := range map[string]domain.News{
-		"job job was deleted": deleted, "": newsOf("job", domain.EventRecovered),
+	for want, digest := range map[string]domain.Digest{
+		"job job was deleted": deleted, "": digestOf("job", domain.EventRecovered),
 	} {
 		got := ""
-		if p := pagerDuty(AboutJob(news)).Payload; p != nil {
+		if p := pagerDuty(AboutJob(digest)).Payload; p != nil {
 			got = p.Summary
 		}
 		if got != want {
@@ -100,9 +108,9 @@ func TestPagerDutyIsToldWhyNobodyEndsAnIncident(t *testing.T) {
 // A recorded skip stands for one slot at least.
 func TestMissedSlotsAreCounted(t *testing.T) {
 	t.Parallel()
-	few, many := newsOf("few", domain.EventMissed), newsOf("many", domain.EventMissed)
+	few, many := digestOf("few", domain.EventMissed), digestOf("many", domain.EventMissed)
 	many.Events[0].Slots = 5
-	got := (Subject{Kind: KindMissed, Jobs: []domain.News{few, many}}).Title()
+	got := (Subject{Kind: KindMissed, Jobs: []domain.Digest{few, many}}).Title()
 	if !strings.HasPrefix(got, "6 slots of 2 jobs missed") {
 		t.Error(got)
 	}

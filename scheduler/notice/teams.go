@@ -71,9 +71,9 @@ func teams(m Message) teamsMessage {
 	title := teamsBlock(Headline(m))
 	title.Weight, title.Size, title.Color = "Bolder", "Medium", teamsColor(m)
 	add(title)
-	if news, ok := m.single(); ok {
+	if digest, ok := m.single(); ok {
 		add(teamsFacts(m.Subjects[0]))
-		for _, e := range news.Events {
+		for _, e := range digest.Events {
 			add(teamsBlock(fmt.Sprintf("%s: %s", e.Event, describe(e))))
 			for _, r := range e.Runs[:min(len(e.Runs), teamsRuns)] {
 				add(teamsBlock(oneLine(fmt.Sprintf("run of %s %s %s", at(r.ScheduledFor), r.Reason, r.Error))))

@@ -36,9 +36,9 @@ func template(m Message, text string) (any, error) {
 	values := map[string]string{
 		"headline": Headline(m), "state": string(all.State), "kind": list(kinds), "key": list(keys), "tenant": m.Tenant,
 		"cause": list(causes), "events": list(m.Events()), "job_count": strconv.Itoa(len(all.Jobs) + all.More),
-		"host":   shared(all, func(n domain.News) string { return n.Host }),
+		"host":   shared(all, func(n domain.Digest) string { return n.Host }),
 		"reason": shared(all, reasonOf), "error": shared(all, errorOf),
-		"runbook": shared(all, func(n domain.News) string { return n.Runbook }), "labels": list(labels), "link": m.Link,
+		"runbook": shared(all, func(n domain.Digest) string { return n.Runbook }), "labels": list(labels), "link": m.Link,
 	}
 	for name := range values {
 		values[name] = cut(values[name], templateText)

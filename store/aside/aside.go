@@ -27,7 +27,7 @@ const (
 	Pause     Kind = "pause"     // the end of a pause: the job
 	Dated     Kind = "dated"     // dated runs that no longer fit their job: the job
 	Notice    Kind = "notice"    // what is to be told of a job: the job
-	Recipient Kind = "recipient" // the messages to a recipient: its line, or the run of the step that waits for approval
+	Recipient Kind = "recipient" // the messages to a recipient: its row in the outbox
 )
 
 // Kinds returns all kinds.
@@ -207,9 +207,7 @@ var jobs = []Kind{Slot, Pause, Dated, Notice}
 // ofTenants are the kinds whose items are of a tenant, and of no job, each with what names it.
 var ofTenants = map[Kind]string{
 	Event: `punctual.events`, Operation: `punctual.operations`,
-	Recipient: `(SELECT id, tenant FROM punctual.notice_lines
-		UNION ALL SELECT id, tenant FROM punctual.lifecycle_lines
-		UNION ALL SELECT run_id, tenant FROM punctual.approval_notices) lines`,
+	Recipient: `punctual.outbox`,
 }
 
 // Whose adds whose an item is, if that can be read.

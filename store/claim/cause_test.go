@@ -104,7 +104,7 @@ func TestAMissedSlotSaysWhy(t *testing.T) {
 			}
 			c.Tell()
 			c.Pass("30 s") // in which the slots of other jobs would join
-			told := News(t, c.WantHeard("missed 1"))
+			told := Digest(t, c.WantHeard("missed 1"))
 			if len(told.Events) != 1 || len(told.Events[0].Runs) != 1 || told.Events[0].Runs[0].Error != got.Text {
 				t.Errorf("the notice tells %+v, want the cause %q", told.Events, got.Text)
 			}

@@ -246,7 +246,7 @@ SELECT coalesce(array_agg(DISTINCT virtualtransaction), '{}')
 FROM pg_catalog.pg_locks
 WHERE locktype = 'relation'
   AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-  AND relation IN ('punctual.schedules'::regclass, 'punctual.ready'::regclass, 'punctual.notice_lines'::regclass)
+  AND relation IN ('punctual.schedules'::regclass, 'punctual.ready'::regclass, 'punctual.outbox'::regclass)
   AND mode = 'RowShareLock'
   AND granted
   AND ($1::text[] IS NULL OR virtualtransaction = ANY($1))`

@@ -2,192 +2,177 @@ package notices
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
 	"punctual/store/pg"
 )
 
-// Answered writes how a recipient answered a message. A message that arrived is done with, and the next one waits for
-// a moment. If it may have arrived, what it told stays perhaps known, and is told again. If it did not, it is told
-// again as if it had never been tried.
-func (s *Teller) Answered(ctx context.Context, m notice.Outgoing, a notice.Answer) error {
-	if m.Lifecycle {
-		return pg.Wrap("writing how a recipient answered", s.lifecycleAnswered(ctx, m, a))
-	}
-	if m.Run != uuid.Nil {
-		return pg.Wrap("writing how a recipient answered", s.approvalAnswered(ctx, m, a))
-	}
-	var began, ended, refused bool // an outage of the recipient, and the patience with a message
+// mostRefusals is how often a recipient may refuse a message before that is given up.
+const mostRefusals = 5
+
+// Backoff is the pause after an attempt that failed, the nth in a row.
+func Backoff(n int) time.Duration {
+	return min(5*time.Second<<min(max(n-1, 0), 10), 5*time.Minute)
+}
+
+// outcome is what an answer means for a recipient and its message.
+type outcome struct {
+	notice.Answer
+	failures              int // in a row, with this one
+	began, ended, givenUp bool
+}
+
+// settled reports whether nothing of the message is sent again.
+func (o outcome) settled() bool { return o.Arrival == notice.Delivered || o.givenUp }
+
+// Answered writes how a recipient answered a message. What arrived is done with, and the next message waits for a
+// moment. What may have arrived, or did not, is sent again: states as they are then, all else as it was.
+func (s *Notifier) Answered(ctx context.Context, m notice.Outgoing, a notice.Answer) error {
+	o := outcome{Answer: a}
 	err := s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		var l line
-		var lease *uuid.UUID
-		var failures int
+		to := recipient{Outgoing: m}
 		var failing *time.Time
 		err := tx.QueryRow(ctx, `
-			SELECT lease, sent, causes, look_at, failing_since, failures, now() FROM punctual.notice_lines
-			WHERE id = $1 FOR NO KEY UPDATE`, m.Line).Scan(
-			&lease, &l.sent, &l.causes, &l.lookAt, &failing, &failures, &l.now)
+			SELECT message, sent, causes, look_at, failing_since, failures, now() FROM punctual.outbox
+			WHERE id = $1 FOR NO KEY UPDATE`, m.Recipient).Scan(
+			&to.message, &to.sent, &to.causes, &to.lookAt, &failing, &o.failures, &to.now)
 		if some, err := pg.Some(err); !some { // its tenant is gone
 			return err
 		}
-		l.Outgoing = m
 		var b pgx.Batch
-		lost := lease == nil || *lease != m.ID
-		switch {
-		case lost && a.Arrival != notice.Delivered && a.Arrival != notice.Unknown:
-			return nil
-		case lost:
-			l.tellCausesAgain()
-		default:
-			began = a.Arrival != notice.PutOff && a.Arrival != notice.Delivered && failing == nil
-			ended = a.Arrival == notice.Delivered && failing != nil
-			refused = a.Arrival == notice.Refused && failures+1 >= mostRefusals
-			l.told(a.Arrival, refused)
+		if to.message == nil || *to.message != m.ID {
+			to.queueLate(&b, a)
+			return tx.SendBatch(ctx, &b).Close()
 		}
-		l.queueCauses(&b)
-		switch {
-		case lost:
-			queueTellAgain(&b, m)
-		case a.Arrival == notice.Delivered:
-			l.queueDelivered(&b)
-		default:
-			l.queueFailed(&b, a, failures, refused)
-		}
+		o.judge(to, failing)
+		to.queueOutcome(&b, o)
 		return tx.SendBatch(ctx, &b).Close()
 	})
-	if err != nil {
-		return pg.Wrap("writing how a recipient answered", err)
+	if err == nil {
+		s.logOutcome(m, o)
 	}
-	if began {
-		s.options.Log.Error("a recipient of notices takes none; they wait, and it is tried again",
-			"format", m.To.Format, "url", m.To.URL, "tenant", m.Tenant, "http_status", a.Status, "error", a.Error)
-	}
-	if ended {
-		s.options.Log.Info("a recipient takes notices again", "format", m.To.Format, "url", m.To.URL, "tenant", m.Tenant)
-	}
-	if refused {
-		s.options.Log.Error("a recipient refused a notice too often; it is given up",
-			"url", m.To.URL, "tenant", m.Tenant, "headline", m.Headline, "http_status", a.Status)
-	}
-	return nil
+	return pg.Wrap("writing how a recipient answered", err)
 }
 
-const insertMessage = `
-INSERT INTO punctual.notice_messages (id, line_id, tenant, happened_at, headline, events, jobs)
-VALUES ($1, $2, $3, $4, $5, coalesce($6::text[], '{}'), coalesce($7::uuid[], '{}')) ON CONFLICT DO NOTHING`
-
-func (l *line) queueDelivered(b *pgx.Batch) {
-	maps.DeleteFunc(l.sent, func(_ string, at time.Time) bool { return at.Add(gap).Before(l.now) })
-	for _, key := range l.Keys {
-		if _, _, grouped := kindOf(key); grouped {
-			l.sent[key] = l.now
-		}
+// judge finds whether an outage of the recipient begins or ends, and whether the message is given up.
+func (o *outcome) judge(to recipient, failing *time.Time) {
+	o.began = o.Arrival != notice.PutOff && o.Arrival != notice.Delivered && failing == nil
+	o.ended = o.Arrival == notice.Delivered && failing != nil
+	if o.Arrival != notice.PutOff {
+		o.failures++
 	}
+	o.givenUp = o.Arrival == notice.Refused && o.failures >= mostRefusals ||
+		o.Arrival != notice.Delivered && to.Pipeline == notice.Lifecycle &&
+			domain.IDTime(to.ID).Add(eventsPatience).Before(to.now)
+}
+
+// queueLate queues what follows an answer when others have sent later messages: its replica stood still.
+func (to *recipient) queueLate(b *pgx.Batch, a notice.Answer) {
+	switch {
+	case to.Pipeline == notice.Approvals && a.Arrival == notice.Delivered:
+		to.queueDelivered(b)
+		b.Queue(dropRow, to.Recipient)
+	case to.Pipeline == notice.States && (a.Arrival == notice.Delivered || a.Arrival == notice.Unknown):
+		to.queueTellAgain(b)
+	}
+}
+
+func (to *recipient) queueOutcome(b *pgx.Batch, o outcome) {
+	if to.Pipeline == notice.States {
+		to.queueStates(b, o)
+	}
+	if o.Arrival == notice.Delivered {
+		to.queueDelivered(b)
+	} else {
+		to.queueFailed(b, o)
+	}
+	switch {
+	case to.Pipeline == notice.Approvals && o.settled():
+		b.Queue(dropRow, to.Recipient)
+	case o.settled():
+		b.Queue(setDue, to.Recipient)
+	}
+}
+
+// dropRow removes an approval from the outbox.
+const dropRow = `DELETE FROM punctual.outbox WHERE id = $1`
+
+// The pauses after a message that people read, which grow while messages follow each other; after a message that is a
+// state; and after a batch of events.
+const (
+	firstPace  = time.Second
+	longPace   = 30 * time.Second
+	steadyPace = 500 * time.Millisecond
+	eventsPace = time.Second
+)
+
+func (to *recipient) queueDelivered(b *pgx.Batch) {
 	first, longest := firstPace, longPace
-	if stateful(l.To.Format) {
+	switch {
+	case to.Pipeline == notice.Lifecycle:
+		first, longest = eventsPace, eventsPace
+	case stateful(to.To.Format):
 		first, longest = steadyPace, steadyPace
 	}
-	if len(l.Over) > 0 { // hosts that can be reached again: what is a job's own trouble is told apart
+	b.Queue(`
+		UPDATE punctual.outbox
+		SET held_until = now() + p.pace, pace = p.pace, delivered_at = now(), message = NULL, under_way = false,
+		    body = NULL, batched = 0, failing_since = NULL, failures = 0, http_status = NULL, error = NULL
+		FROM (SELECT CASE WHEN o.delivered_at > now() - 2 * $3::interval
+		                  THEN least(greatest(2 * o.pace, $2::interval), $3) ELSE $2 END AS pace
+		      FROM punctual.outbox o WHERE o.id = $1) p
+		WHERE id = $1`, to.Recipient, first, longest)
+	if to.Pipeline != notice.Lifecycle {
 		b.Queue(`
-			UPDATE punctual.notice_subjects s
-			SET open = false, troubled = false, key = $4,
-			    news = CASE WHEN s.job_id = ANY($5::uuid[]) THEN coalesce(s.news, s.sending) ELSE s.news END
-			WHERE s.line_id = $1 AND s.job_id = ANY($2::uuid[]) AND s.key = ANY($3::text[]) AND s.troubled`,
-			l.Line, l.Jobs, l.Over, over, l.Own)
+			INSERT INTO punctual.notice_messages (id, tenant, format, url, happened_at, headline, events, jobs)
+			VALUES ($1, $2, $3, $4, $5, $6, coalesce($7::text[], '{}'), coalesce($8::uuid[], '{}')) ON CONFLICT DO NOTHING`,
+			to.ID, to.Tenant, to.To.Format, to.To.URL, to.Newest, to.Headline, to.Events, to.jobs())
 	}
-	l.queueDone(b)
-	b.Queue(`
-		UPDATE punctual.notice_lines
-		SET held_until = now() + p.pace, pace = p.pace, sent = $4, delivered_at = now(), failing_since = NULL, failures = 0,
-		    http_status = NULL, error = NULL
-		FROM (SELECT CASE WHEN l.delivered_at > now() - 2 * $3::interval
-		                  THEN least(greatest(2 * l.pace, $2::interval), $3) ELSE $2 END AS pace
-		      FROM punctual.notice_lines l WHERE l.id = $1) p
-		WHERE id = $1`, l.Line, first, longest, asText(l.sent))
-	b.Queue(insertMessage, l.ID, l.Line, l.Tenant, l.Newest, l.Headline, l.Events, slices.Concat(l.Jobs, l.Beside))
 }
 
-// queueDone queues the statements after which what a message told is not told again.
-func (l *line) queueDone(b *pgx.Batch) {
-	b.Queue(`
-		UPDATE punctual.notice_subjects s
-		SET sending = NULL, open = s.open AND s.troubled AND s.resolves,
-		    key = CASE WHEN s.troubled OR s.key = $3 THEN s.key ELSE '' END,
-		    tell_at = CASE WHEN s.news IS NOT NULL THEN s.tell_at END
-		WHERE s.line_id = $1 AND s.job_id = ANY($2::uuid[])`, l.Line, l.Jobs, over)
-	b.Queue(`
-		DELETE FROM punctual.notice_subjects
-		WHERE line_id = $1 AND job_id = ANY($2::uuid[]) AND news IS NULL AND NOT open AND key <> $3`, l.Line, l.Jobs, over)
-	b.Queue(setDue, l.Line)
-}
-
-// queueFailed queues the statements after a message that did not surely arrive. One that was refused too often is given
-// up.
-func (l *line) queueFailed(b *pgx.Batch, a notice.Answer, failures int, givenUp bool) {
-	if a.Arrival != notice.Unknown && len(l.Opened) > 0 {
-		b.Queue(`UPDATE punctual.notice_subjects SET open = false WHERE line_id = $1 AND job_id = ANY($2::uuid[])`,
-			l.Line, l.Opened)
-	}
-	pause := Backoff(failures + 1)
-	switch {
-	case a.Arrival == notice.PutOff:
-		pause = min(max(a.RetryAfter, time.Second), time.Hour)
-	case givenUp:
-		l.queueDone(b)
+// queueFailed queues the statement after a message that did not surely arrive. A batch that is given up is left out.
+func (to *recipient) queueFailed(b *pgx.Batch, o outcome) {
+	pause := max(min(o.RetryAfter, time.Hour), Backoff(o.failures))
+	if o.Arrival == notice.PutOff {
+		pause = min(max(o.RetryAfter, time.Second), time.Hour)
 	}
 	b.Queue(`
-		UPDATE punctual.notice_lines
-		SET held_until = now() + $2, http_status = $3, error = $4,
+		UPDATE punctual.outbox
+		SET held_until = now() + $2, under_way = false, http_status = $3, error = $4,
 		    failing_since = CASE WHEN $5 THEN failing_since ELSE coalesce(failing_since, now()) END,
-		    failures = CASE WHEN $5 THEN failures WHEN $6 THEN 0 ELSE failures + 1 END
-		WHERE id = $1`, l.Line, pause, pg.OrNull(a.Status), a.Error, a.Arrival == notice.PutOff, givenUp)
+		    failures = CASE WHEN $6 THEN 0 ELSE $7 END,
+		    left_out = left_out + CASE WHEN $6 THEN batched ELSE 0 END, batched = CASE WHEN $6 THEN 0 ELSE batched END,
+		    message = CASE WHEN body IS NOT NULL AND NOT $6 THEN message END, body = CASE WHEN NOT $6 THEN body END
+		WHERE id = $1`,
+		to.Recipient, pause, pg.OrNull(o.Status), o.Error, o.Arrival == notice.PutOff, o.givenUp, o.failures)
 }
 
-// queueTellAgain has the states of the jobs of a message told again. The message may have arrived after later ones,
-// because its replica stood still. A job that has no row by now is well, or was deleted.
-func queueTellAgain(b *pgx.Batch, m notice.Outgoing) {
-	b.Queue(`
-		INSERT INTO punctual.notice_subjects AS s (job_id, line_id, resolves, open, key, tell_at, sending)
-		SELECT j.id, $1, true, true, u.key, now(), json_build_object('job', j.name, 'job_id', j.id, 'tenant', t.name,
-		           'events', json_build_array(json_build_object('event', 'recovered', 'count', 1, 'first_at', now(),
-		               'last_at', now(), 'runs', '[]'::json)))
-		FROM unnest($2::uuid[], $3::text[]) AS u(job_id, key)
-		JOIN punctual.jobs j ON j.id = u.job_id
-		JOIN punctual.tenants t ON t.id = j.tenant
-		ORDER BY j.id
-		ON CONFLICT (job_id, line_id) DO UPDATE
-		SET open = true, key = CASE s.key WHEN '`+over+`' THEN excluded.key ELSE s.key END,
-		    tell_at = least(s.tell_at, now()), sending = coalesce(s.sending,
-		    CASE WHEN s.troubled THEN json_build_object('job', excluded.sending -> 'job', 'job_id', s.job_id,
-		        'tenant', excluded.sending -> 'tenant', 'events', json_build_array(json_build_object(
-		            'event', 'failing', 'count', 1, 'first_at', now(), 'last_at', now(), 'runs', '[]'::json)))
-		    ELSE excluded.sending END)`, m.Line, m.Opens, m.Under)
-	b.Queue(setDue, m.Line)
+// jobs are the jobs that a message told of, each once.
+func (to *recipient) jobs() []uuid.UUID {
+	jobs := pg.Column(to.Parts, func(p notice.Part) uuid.UUID { return p.Job })
+	slices.SortFunc(jobs, pg.CompareIDs)
+	return slices.Compact(jobs)
 }
 
-// ForgetNotices deletes messages that recipients took more than 8 days ago, recipients that took none since, those that
-// took none of what was over in all that time, and those of tenants that were deleted a day ago.
-func (s *Teller) ForgetNotices(ctx context.Context) (forgotten int, left bool, err error) {
-	forgotten, left, err = pg.ForgetOld(
-		ctx, s.db.Chores, "notice_messages", "delivered_at", []string{"id"}, 8*24*time.Hour)
-	if err != nil || left {
-		return forgotten, left, err
+// logOutcome says in the log when an outage of a recipient begins and ends, and what is given up.
+func (s *Notifier) logOutcome(m notice.Outgoing, o outcome) {
+	log := s.options.Log.With("pipeline", string(m.Pipeline), "format", string(m.To.Format), "url", m.To.URL,
+		"tenant", m.Tenant)
+	if o.began {
+		log.Error("a recipient of notices takes none; they wait, and it is tried again",
+			"headline", m.Headline, "http_status", o.Status, "error", o.Error)
 	}
-	if err := s.forgetLifecycle(ctx); err != nil {
-		return forgotten, false, fmt.Errorf("removing recipients of events of runs: %w", err)
+	if o.ended {
+		log.Info("a recipient takes notices again")
 	}
-	return forgotten, false, pg.Wrap("removing recipients of notices", pg.Exec(ctx, s.db.Chores, `
-		DELETE FROM punctual.notice_lines l
-		WHERE l.tenant IN (SELECT t.id FROM punctual.tenants t WHERE t.deleted_at < now() - interval '1 day')
-		   OR (l.due_at IS NULL AND l.held_until < now() - interval '8 days'
-		       OR l.failing_since < now() - interval '8 days')
-		  AND NOT EXISTS (SELECT FROM punctual.notice_subjects s WHERE s.line_id = l.id)
-		  AND NOT EXISTS (SELECT FROM punctual.notice_messages m WHERE m.line_id = l.id)`))
+	if o.givenUp {
+		log.Error("a recipient did not take a notice; it is given up",
+			"headline", m.Headline, "http_status", o.Status, "error", o.Error)
+	}
 }

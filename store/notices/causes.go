@@ -26,8 +26,6 @@ type cause struct {
 	Since  time.Time `json:"since"`
 	Newest time.Time `json:"newest"`          // event
 	Again  bool      `json:"again,omitempty"` // the recipient may believe something older
-
-	overlap // if it is that
 }
 
 // collecting is how long a cause of one of the kinds in collects waits for its jobs. It is over before anything can be
@@ -36,15 +34,15 @@ const collecting = 30 * time.Second
 
 var collects = []notice.Kind{notice.KindQueue, notice.KindFreeze, notice.KindDatabase, notice.KindReplicas}
 
-// passes reports whether news are about late or dropped runs and missed slots alone.
-func passes(news domain.News) bool { return news.State() == "" }
+// passes reports whether a digest is about late or dropped runs and missed slots alone.
+func passes(d domain.Digest) bool { return d.State() == "" }
 
 // passingKey is the key of the subject of events that are over when they are told: their cause, if it is known.
-func passingKey(news domain.News) string {
+func passingKey(d domain.Digest) string {
 	key := func(kind notice.Kind, name ...string) string {
-		return strings.Join(append([]string{string(kind), news.Tenant}, name...), ":")
+		return strings.Join(append([]string{string(kind), d.Tenant}, name...), ":")
 	}
-	for _, e := range slices.Backward(news.Events) {
+	for _, e := range slices.Backward(d.Events) {
 		switch e.Cause {
 		case "limit":
 			return key(notice.KindLimit, e.CauseName)
@@ -58,7 +56,7 @@ func passingKey(news domain.News) string {
 			return key(notice.KindReplicas)
 		}
 	}
-	switch news.Events[len(news.Events)-1].Event {
+	switch d.Events[len(d.Events)-1].Event {
 	case domain.EventLate:
 		return key(notice.KindLate)
 	case domain.EventDropped:
@@ -68,37 +66,31 @@ func passingKey(news domain.News) string {
 	}
 }
 
-// world is what holds up runs of a line's tenant now. A frozen tenant's lines are not claimed, so it is not frozen.
+// world is what holds up runs of a recipient's tenant now. Nothing is sent to those of a frozen one, so it is not frozen.
 type world struct {
 	tenant   string
 	limit    string // empty: none
 	most     int
 	heldAt   time.Time
 	unserved []string // of the queues that were asked for
-	crowded  []string // of the jobs that were asked for; among them "", if any other job is
 }
 
 // readWorld reads the world, as far as the subjects with these keys need it.
 func readWorld(ctx context.Context, tx *pg.Tx, tenant int32, keys []string) (w world, err error) {
-	queues, jobs := []string{}, []string{}
+	queues := []string{}
 	for _, key := range keys {
-		switch kind, name, _ := kindOf(key); kind {
-		case notice.KindQueue:
+		if kind, name, _ := kindOf(key); kind == notice.KindQueue {
 			queues = append(queues, name)
-		case notice.KindOverlap:
-			jobs = append(jobs, name)
-		default:
 		}
 	}
 	var heldAt *time.Time
 	err = tx.QueryRow(ctx, `
 		SELECT t.name, coalesce(u.held_by, ''), coalesce(
 		           CASE u.held_by WHEN 'max_concurrent_runs' THEN t.max_concurrent_runs ELSE t.max_runs_per_second END, 0),
-		       u.held_at, ARRAY(SELECT DISTINCT q FROM unnest($2::text[]) q WHERE NOT punctual.is_served(q)),
-		       `+crowdedNow+`
+		       u.held_at, ARRAY(SELECT DISTINCT q FROM unnest($2::text[]) q WHERE NOT punctual.is_served(q))
 		FROM punctual.tenants t
 		LEFT JOIN punctual.tenant_usage u ON u.tenant = t.id
-		WHERE t.id = $1`, tenant, queues, jobs).Scan(&w.tenant, &w.limit, &w.most, &heldAt, &w.unserved, &w.crowded)
+		WHERE t.id = $1`, tenant, queues).Scan(&w.tenant, &w.limit, &w.most, &heldAt, &w.unserved)
 	w.heldAt = pg.OrZero(heldAt)
 	return w, err
 }
@@ -117,11 +109,11 @@ func (w world) lasts(kind notice.Kind, name string, now time.Time) (until time.T
 // tellPassing says what there is to tell of a cause of late runs and missed slots. It is told at once, then together a
 // gap later, and when it is over. To a recipient that keeps a state, what is over when it is told is open until nothing
 // more has happened for a gap.
-func (l *line) tellPassing(key string, rows []*subject, w world) (s notice.Subject, tells bool) {
+func (to *recipient) tellPassing(key string, rows []*state, w world) (s notice.Subject, tells bool) {
 	kind, name, _ := kindOf(key)
 	s = notice.Subject{Kind: kind, Name: name, Key: key, State: notice.StatePassing}
 	addJobs(&s, rows)
-	c, open := l.causes[key]
+	c, open := to.causes[key]
 	dirty, again := false, c.Again
 	for _, r := range rows {
 		dirty, again = dirty || r.dirty, again || r.again
@@ -135,91 +127,87 @@ func (l *line) tellPassing(key string, rows []*subject, w world) (s notice.Subje
 	if open && (s.Since == nil || c.Since.Before(*s.Since)) {
 		s.Since = &c.Since
 	}
-	until, words := w.lasts(kind, name, l.now)
+	until, words := w.lasts(kind, name, to.now)
 	lasting := words != ""
-	quiet := !c.Newest.Add(gap).After(l.now)
+	quiet := !c.Newest.Add(gap).After(to.now)
 	switch {
 	case open && !lasting && (quiet || kind == notice.KindLimit):
 		s.State = notice.StateResolved
-		l.Over = append(l.Over, key)
+		to.Over = append(to.Over, key)
 		return s, true
 	case dirty || open && c.Again:
-		next := l.sent[key].Add(gap)
-		if tells = again || !next.After(l.now); !tells {
+		next := to.sent[key].Add(gap)
+		if tells = again || !next.After(to.now); !tells {
 			putOff(rows, next)
 		}
 	}
 	if lasting {
 		s.Cause = words
 	}
-	if tells && (lasting || stateful(l.To.Format)) {
+	if tells && (lasting || stateful(to.To.Format)) {
 		s.State = notice.StateFiring
 		if !open {
-			l.Begun = append(l.Begun, key)
+			to.Begun = append(to.Begun, key)
 		}
-		c.Since, open = *cmp.Or(s.Since, &l.now), true
+		c.Since, open = *cmp.Or(s.Since, &to.now), true
 	}
 	if open {
-		l.causes[key] = c
-		l.look(cmp.Or(until, c.Newest.Add(gap)))
+		to.causes[key] = c
+		to.look(cmp.Or(until, c.Newest.Add(gap)))
 	}
 	return s, tells
 }
 
-// look has the line looked at again when a cause that is open may be over.
-func (l *line) look(at time.Time) {
-	if at.Before(l.now) {
-		at = l.now.Add(time.Second)
+// look has the recipient looked at again when a cause that is open may be over.
+func (to *recipient) look(at time.Time) {
+	if at.Before(to.now) {
+		at = to.now.Add(time.Second)
 	}
-	if l.lookAt == nil || at.Before(*l.lookAt) {
-		l.lookAt = &at
+	if to.lookAt == nil || at.Before(*to.lookAt) {
+		to.lookAt = &at
 	}
 }
 
-// queueCauses queues the statement that writes a line's causes.
-func (l *line) queueCauses(b *pgx.Batch) {
-	b.Queue(`UPDATE punctual.notice_lines SET causes = $2, look_at = $3 WHERE id = $1`,
-		l.Line, asText(l.causes), l.lookAt)
+// queueCauses queues the statement that writes what a recipient knows of causes.
+func (to *recipient) queueCauses(b *pgx.Batch) {
+	b.Queue(`UPDATE punctual.outbox SET causes = $2, look_at = $3, sent = $4 WHERE id = $1`,
+		to.Recipient, asText(to.causes), to.lookAt, asText(to.sent))
 }
 
-// told writes down how a message about causes was answered.
-func (l *line) told(a notice.Arrival, dropped bool) {
-	if a == notice.Delivered || dropped {
-		for _, key := range l.Keys {
-			c, open := l.causes[key]
-			switch {
-			case !open || c.Sent != c.Joined: // more has happened since the message was written
-			case slices.Contains(l.Over, key):
-				delete(l.causes, key)
-			default:
+// settleCauses notes what an answer means for the causes that a message told of.
+func (to *recipient) settleCauses(o outcome) {
+	if o.settled() {
+		for _, key := range to.Keys {
+			if c, open := to.causes[key]; slices.Contains(to.Over, key) {
+				delete(to.causes, key)
+			} else if open {
 				c.Again = false
-				l.causes[key] = c
+				to.causes[key] = c
 			}
 		}
 	}
-	if a != notice.Delivered && a != notice.Unknown {
-		for _, key := range l.Begun {
-			delete(l.causes, key)
+	if o.Arrival != notice.Delivered && o.Arrival != notice.Unknown {
+		for _, key := range to.Begun {
+			delete(to.causes, key)
 		}
 	}
 }
 
 // tellCausesAgain has the states of the causes of a message told again, because it may have arrived after later ones.
 // One that is not open is over, and that is told.
-func (l *line) tellCausesAgain() {
-	for _, key := range l.Keys {
-		kind, _, _ := kindOf(key)
-		if !kind.Passing() && kind != notice.KindOverlap {
+func (to *recipient) tellCausesAgain() {
+	for _, key := range to.Keys {
+		if kind, _, _ := kindOf(key); !kind.Passing() {
 			continue
 		}
-		c, open := l.causes[key]
+		c, open := to.causes[key]
 		if !open {
-			c = cause{Since: l.now, Newest: l.now.Add(-gap)}
+			c = cause{Since: to.now, Newest: to.now.Add(-gap)}
 		}
-		c.Again, c.Told = true, true
-		l.causes[key], l.lookAt = c, &l.now
+		c.Again = true
+		to.causes[key], to.lookAt = c, &to.now
 	}
 }
 
 // keysOfCauses returns the keys of the open causes in order.
-func (l *line) keysOfCauses() []string { return slices.Sorted(maps.Keys(l.causes)) }
+func (to *recipient) keysOfCauses() []string { return slices.Sorted(maps.Keys(to.causes)) }

@@ -115,8 +115,8 @@ func TestALimitThatMakesRunsLateIsToldOnceAndItsEndOnce(t *testing.T) {
 	wantTold(c.Fixture, world, 0, "max_runs_per_second holds back no more runs; 1 run of 1 job late")
 	c.Later()
 	wantTold(c.Fixture, world, 0)
-	c.WantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_subjects`)
-	c.WantCount(0, "lines are looked at", `SELECT count(*) FROM punctual.notice_lines WHERE due_at IS NOT NULL OR causes <> '{}'`)
+	c.WantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_states`)
+	c.WantCount(0, "recipients are looked at", `SELECT count(*) FROM punctual.outbox WHERE due_at IS NOT NULL OR causes <> '{}'`)
 }
 
 // What joins while a message about the same cause is under way is told five minutes after that message.
@@ -171,12 +171,12 @@ func TestAMessageThatArrivesLateIsFollowedByTheTruth(t *testing.T) {
 			world.take(t, *standing)
 			Must(t, c.Notices.Answered(t.Context(), *standing, notice.Answer{Arrival: notice.Delivered}))
 			wantTold(c.Fixture, world, test.open)
-			c.WantCount(0, "causes are left", `SELECT count(*) FROM punctual.notice_lines WHERE causes <> '{}'`)
+			c.WantCount(0, "causes are left", `SELECT count(*) FROM punctual.outbox WHERE causes <> '{}'`)
 		})
 	}
 }
 
-// What a recipient refuses to be told of a cause is given up, and its line is not looked at for ever.
+// What a recipient refuses to be told of a cause is given up, and its recipient is not looked at for ever.
 func TestARefusedMessageAboutACauseIsGivenUp(t *testing.T) {
 	t.Parallel()
 	for name, ends := range map[string]bool{"its begin": false, "its end": true} {
@@ -196,8 +196,8 @@ func TestARefusedMessageAboutACauseIsGivenUp(t *testing.T) {
 			}
 			c.Later()
 			wantTold(c.Fixture, incidents{}, 0)
-			c.WantCount(0, "lines are looked at",
-				`SELECT count(*) FROM punctual.notice_lines WHERE due_at IS NOT NULL OR causes <> '{}'`)
+			c.WantCount(0, "recipients are looked at",
+				`SELECT count(*) FROM punctual.outbox WHERE due_at IS NOT NULL OR causes <> '{}'`)
 		})
 	}
 }
@@ -237,13 +237,13 @@ func TestAFreezeAndLateRunsWithoutACauseOpenAndClose(t *testing.T) {
 			}
 			c.Later()
 			wantTold(c.Fixture, world, 0)
-			c.WantCount(0, "lines are looked at", `SELECT count(*) FROM punctual.notice_lines WHERE due_at IS NOT NULL`)
+			c.WantCount(0, "recipients are looked at", `SELECT count(*) FROM punctual.outbox WHERE due_at IS NOT NULL`)
 		})
 	}
 }
 
 // A host's incident is over when the host answers one job. Jobs that run seldom do not keep it open, and their first
-// success is no news. What fails although the host answers is told apart.
+// success is not told. What fails although the host answers is told apart.
 func TestAHostsIncidentEndsWhenTheHostIsWell(t *testing.T) {
 	c, world := withRecipients(t)
 	unreachable(c, "often", "seldom", "broken")
@@ -303,7 +303,7 @@ func TestAHostThatAnswersWithErrorsIsReached(t *testing.T) {
 func TestAnOutageOfARecipientIsLoggedOnce(t *testing.T) {
 	c := NewReplica(t)
 	var log bytes.Buffer
-	teller := notices.NewTeller(c.DB, definitions.New(0, 0, nil), c.Aside, notices.Options{
+	notifier := notices.NewNotifier(c.DB, definitions.New(0, 0, nil), c.Aside, notices.Options{
 		Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	c.Create("job", Never, Everything)
@@ -318,18 +318,18 @@ func TestAnOutageOfARecipientIsLoggedOnce(t *testing.T) {
 		{Arrival: notice.Refused, Status: 400},
 		{Arrival: notice.Delivered, Status: 200},
 	} {
-		c.Exec(`UPDATE punctual.notice_lines SET held_until = now()`)
-		m, err := teller.ClaimNotice(t.Context())
+		c.Exec(`UPDATE punctual.outbox SET held_until = now()`)
+		m, err := notifier.Claim(t.Context(), false)
 		Must(t, err)
 		if m == nil {
 			c.Dies("job") // what was refused is given up
 			c.Later()
 			c.Tell()
-			if m, err = teller.ClaimNotice(t.Context()); err != nil || m == nil {
+			if m, err = notifier.Claim(t.Context(), false); err != nil || m == nil {
 				t.Fatalf("nothing is to be sent (%v)", err)
 			}
 		}
-		Must(t, teller.Answered(t.Context(), *m, a))
+		Must(t, notifier.Answered(t.Context(), *m, a))
 	}
 	text := log.String()
 	if strings.Count(text, "takes none") != 1 || strings.Count(text, "takes notices again") != 1 ||
@@ -341,14 +341,14 @@ func TestAnOutageOfARecipientIsLoggedOnce(t *testing.T) {
 // Of a job's labels, notices carry those that the operator allows.
 func TestNoticesCarryTheLabelsThatAreAllowed(t *testing.T) {
 	c := NewReplica(t)
-	c.Notices = notices.NewTeller(c.DB, definitions.New(0, 0, nil), c.Aside, notices.Options{
+	c.Notices = notices.NewNotifier(c.DB, definitions.New(0, 0, nil), c.Aside, notices.Options{
 		Log: slog.New(slog.DiscardHandler), Labels: []string{"team", "tier"},
 	})
 	c.Create("job", Never, Everything, func(d *domain.Definition) {
 		d.Labels = map[string]string{"team": "money", "customer": "a secret"}
 	})
 	c.Dies("job")
-	if got := News(t, c.WantHeard("failing 1, dead 1")).Labels; len(got) != 1 || got["team"] != "money" {
+	if got := Digest(t, c.WantHeard("failing 1, dead 1")).Labels; len(got) != 1 || got["team"] != "money" {
 		t.Errorf("labels %v", got)
 	}
 }

@@ -30,35 +30,36 @@ CASE WHEN t.deleted_at IS NOT NULL THEN '` + domain.EndTenantDeleted + `'
 
 // selectTroubled selects what recipients know of trouble, who they are, and the list that says who is told now.
 const selectTroubled = `
-SELECT s.line_id, s.job_id, ` + endOf + `, coalesce(v.definition ->> 'notify', t.notify::text)::json, l.format, l.url,
-       l.secret, l.template, s.troubled OR s.key = '` + over + `'
-FROM punctual.notice_subjects s
-JOIN punctual.notice_lines l ON l.id = s.line_id
+SELECT s.recipient_id, s.job_id, ` + endOf + `, coalesce(v.definition ->> 'notify', t.notify::text)::json, o.format, o.url,
+       o.secret, o.template, s.kind, s.kind = 'health' AND (s.troubled OR s.key = '` + over + `')
+FROM punctual.notice_states s
+JOIN punctual.outbox o ON o.id = s.recipient_id
 JOIN punctual.jobs j ON j.id = s.job_id
 JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
 JOIN punctual.tenants t ON t.id = j.tenant
-WHERE s.ends IS NULL AND (s.troubled AND s.open OR s.key = '` + over + `'
-                          OR s.open AND l.failing_since < now() - interval '1 day')`
+WHERE s.ends IS NULL AND (s.kind = 'health' AND (s.troubled AND s.open OR s.key = '` + over + `')
+                          OR s.open AND o.failing_since < now() - interval '1 day')`
 
-// end is a row of notice_subjects whose incident ends.
+// end is a row of notice_states whose incident ends.
 type end struct {
-	line, job uuid.UUID
-	why       string
+	recipient, job uuid.UUID
+	kind, why      string
 }
 
 // EndIncidents has the end told of trouble that nobody will tell the end of: its job or tenant was deleted, the job is
 // paused until a caller resumes it, or it no longer tells the recipient. A recipient that was removed and has taken
 // nothing for a day is given up. It returns how many incidents end, and whether there may be more.
-func (s *Teller) EndIncidents(ctx context.Context) (ended int, left bool, err error) {
+func (s *Notifier) EndIncidents(ctx context.Context) (ended int, left bool, err error) {
 	var told, gone []end
 	var e end
 	var list []domain.Notify
 	var to domain.Recipient
 	var untold bool
 	_, err = pgx.ForEachRow(pg.Query(ctx, s.db.Chores, selectTroubled), []any{
-		&e.line, &e.job, &e.why, &list, &to.Format, &to.URL, &to.Secret, &to.Template, &untold,
+		&e.recipient, &e.job, &e.why, &list, &to.Format, &to.URL, &to.Secret, &to.Template, &e.kind, &untold,
 	}, func() error {
-		if e.why == "" && !to.Asks(list, domain.EventRecovered) {
+		asked := map[string]domain.Event{health: domain.EventRecovered, overlaps: domain.EventOverlapping}[e.kind]
+		if e.why == "" && !to.Asks(list, asked) {
 			e.why = domain.EndNotAsked
 		}
 		switch {
@@ -83,12 +84,12 @@ func (s *Teller) EndIncidents(ctx context.Context) (ended int, left bool, err er
 	return ended, left, pg.Wrap("ending incidents", err)
 }
 
-func lineOfEnd(e end) uuid.UUID { return e.line }
+func recipientOfEnd(e end) uuid.UUID { return e.recipient }
 
 func jobOfEnd(e end) uuid.UUID { return e.job }
 
-// lockLines locks lines in the order in which all do.
-const lockLines = `SELECT FROM punctual.notice_lines WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`
+// lockRecipients locks recipients in the order in which all do.
+const lockRecipients = `SELECT FROM punctual.outbox WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`
 
 // queueEnds queues the statements that have ends told. When a paused job fails again, that is told as that of a job
 // that was well.
@@ -96,27 +97,27 @@ func queueEnds(b *pgx.Batch, ends []end, ended *int) {
 	if len(ends) == 0 {
 		return
 	}
-	lines, jobs := pg.Column(ends, lineOfEnd), pg.Column(ends, jobOfEnd)
+	recipients, jobs := pg.Column(ends, recipientOfEnd), pg.Column(ends, jobOfEnd)
 	b.Queue(`
 		UPDATE punctual.notified n SET failing_since = NULL, failures = 0, stale_since = NULL
 		FROM (SELECT job_id FROM punctual.notified WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE) l
 		JOIN punctual.jobs j ON j.id = l.job_id
 		JOIN punctual.tenants t ON t.id = j.tenant
 		WHERE n.job_id = l.job_id AND `+endOf+` = '`+domain.EndJobPaused+`'`, jobs)
-	b.Queue(lockLines, lines)
+	b.Queue(lockRecipients, recipients)
 	b.Queue(`
-		UPDATE punctual.notice_subjects s SET ends = u.why, tell_at = least(s.tell_at, now())
-		FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS u(line_id, job_id, why)
+		UPDATE punctual.notice_states s SET ends = u.why, tell_at = least(s.tell_at, now())
+		FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS u(recipient_id, job_id, why)
 		JOIN punctual.jobs j ON j.id = u.job_id
 		JOIN punctual.tenants t ON t.id = j.tenant
-		WHERE s.line_id = u.line_id AND s.job_id = u.job_id
+		WHERE s.recipient_id = u.recipient_id AND s.job_id = u.job_id AND s.kind = 'health'
 		  AND (u.why = '`+domain.EndNotAsked+`' OR u.why = `+endOf+`)`,
-		lines, jobs, pg.Column(ends, func(e end) string { return e.why })).
+		recipients, jobs, pg.Column(ends, func(e end) string { return e.why })).
 		Exec(func(done pgconn.CommandTag) error {
 			*ended = int(done.RowsAffected())
 			return nil
 		})
-	b.Queue(`UPDATE punctual.notice_lines SET due_at = least(due_at, now()) WHERE id = ANY($1::uuid[])`, lines)
+	b.Queue(`UPDATE punctual.outbox SET due_at = least(due_at, now()) WHERE id = ANY($1::uuid[])`, recipients)
 }
 
 // queueForget queues the statements that forget what recipients were to be told that are none any more.
@@ -124,22 +125,27 @@ func queueForget(b *pgx.Batch, gone []end) {
 	if len(gone) == 0 {
 		return
 	}
-	lines := pg.Column(gone, lineOfEnd)
-	b.Queue(lockLines, lines)
+	recipients := pg.Column(gone, recipientOfEnd)
+	b.Queue(lockRecipients, recipients)
 	b.Queue(`
-		DELETE FROM punctual.notice_subjects s USING unnest($1::uuid[], $2::uuid[]) AS u(line_id, job_id)
-		WHERE s.line_id = u.line_id AND s.job_id = u.job_id`, lines, pg.Column(gone, jobOfEnd))
-	for _, line := range slices.Compact(slices.SortedFunc(slices.Values(lines), pg.CompareIDs)) {
-		b.Queue(setDue, line)
+		DELETE FROM punctual.notice_states s USING unnest($1::uuid[], $2::uuid[], $3::text[]) AS u(recipient_id, job_id, kind)
+		WHERE s.recipient_id = u.recipient_id AND s.job_id = u.job_id AND s.kind = u.kind`,
+		recipients, pg.Column(gone, jobOfEnd), pg.Column(gone, func(e end) string { return e.kind }))
+	for _, id := range slices.Compact(slices.SortedFunc(slices.Values(recipients), pg.CompareIDs)) {
+		b.Queue(setDue, id)
 	}
 }
 
-// end adds the end of a row's trouble to what is to be told.
-func (r *subject) end(why string, now time.Time) {
-	over := r.news
-	over.Events = []domain.NewsEvent{{
-		Event: domain.EventEnded, Cause: why, Count: 1, FirstAt: now, LastAt: now, Runs: []domain.NewsRun{},
-	}}
+// end adds the end of a state's trouble to what is to be told.
+func (r *state) end(why string, since *time.Time, now time.Time) {
+	over := r.base
+	e := domain.DigestEvent{
+		Event: domain.EventEnded, Cause: why, Count: 1, FirstAt: now, LastAt: now, Runs: []domain.DigestRun{},
+	}
+	if r.kind == overlaps {
+		e.Event, e.Cause, e.Since = domain.EventOverlapOver, "", since
+	}
+	over.Events = []domain.DigestEvent{e}
 	if n := len(r.known); n > 0 {
 		over.Labels = r.known[n-1].Labels
 	}
@@ -151,7 +157,7 @@ func (r *subject) end(why string, now time.Time) {
 }
 
 // identify keeps under which names and labels a recipient knows a job, if it knows jobs by them.
-func (r *subject) identify(f domain.Format) {
+func (r *state) identify(f domain.Format) {
 	if r.unsent == nil || f != domain.FormatAlertmanager {
 		return
 	}

@@ -82,10 +82,25 @@ func TestTroubleThatNobodyEndsIsOver(t *testing.T) {
 			if test.open {
 				return
 			}
-			c.WantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_subjects`)
+			c.WantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_states`)
 			ends(c.Fixture, 0)
 		})
 	}
+}
+
+// The end of trouble is told also if it comes while a message about the trouble is under way.
+func TestAnEndThatComesDuringAMessageIsTold(t *testing.T) {
+	c, world := withRecipients(t)
+	c.Create("job", Never, pager)
+	c.Dies("job")
+	c.Tell()
+	m := c.ClaimNotice()
+	c.DeleteJob("job")
+	ends(c.Fixture, 1)
+	world.take(t, *m)
+	Must(t, c.Notices.Answered(t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
+	wantTold(c.Fixture, world, 0)
+	c.WantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_states`)
 }
 
 // A job that fails again after its pause is told of as one that was well.
@@ -121,7 +136,7 @@ func TestADeletedJobLeavesItsHostsIncident(t *testing.T) {
 // Alertmanager knows a job by its name and labels. Trouble that it knows by others than the job has now is over.
 func TestAJobsTroubleIsOneWhateverItsNameAndLabels(t *testing.T) {
 	c, world := withRecipients(t)
-	c.Notices = notices.NewTeller(c.DB, definitions.New(0, 0, nil), c.Aside, notices.Options{
+	c.Notices = notices.NewNotifier(c.DB, definitions.New(0, 0, nil), c.Aside, notices.Options{
 		Log: slog.New(slog.DiscardHandler), Labels: []string{"team"},
 	})
 	labelled := func(name, team string) Option {
@@ -147,7 +162,7 @@ func TestAJobsTroubleIsOneWhateverItsNameAndLabels(t *testing.T) {
 }
 
 // The secrets of a deleted tenant stay until its recipients know that its trouble is over, for a day at most. So do
-// its lines.
+// its recipients.
 func TestADeletedTenantsRecipientsAreToldTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, answers := range map[string]bool{"a recipient that takes it": true, "one that takes nothing": false} {
@@ -164,7 +179,7 @@ func TestADeletedTenantsRecipientsAreToldTheEnd(t *testing.T) {
 			Must(t, err)
 			secrets := func() int { return c.Count(`SELECT count(*) FROM punctual.secrets`) }
 			forget := func() {
-				_, _, notices := c.Notices.ForgetNotices(t.Context())
+				_, _, notices := c.Notices.Forget(t.Context())
 				_, _, secrets := c.Secrets.ForgetOfDeleted(t.Context())
 				Must(t, notices)
 				Must(t, secrets)
@@ -183,7 +198,7 @@ func TestADeletedTenantsRecipientsAreToldTheEnd(t *testing.T) {
 			if secrets() != 0 {
 				t.Error("its secrets stay")
 			}
-			c.WantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_subjects`)
+			c.WantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_states`)
 		})
 	}
 }
@@ -198,15 +213,15 @@ func TestARemovedRecipientThatTakesNothingIsGivenUp(t *testing.T) {
 	ends(c.Fixture, 1)
 	Must(t, c.Notices.Answered(t.Context(), *c.ClaimNotice(), notice.Answer{Arrival: notice.Unsent, Status: 404}))
 	ends(c.Fixture, 0)
-	c.WantCount(1, "it is given up at once", `SELECT count(*) FROM punctual.notice_subjects`)
-	c.Exec(`UPDATE punctual.notice_lines SET failing_since = now() - interval '25 hours'`)
+	c.WantCount(1, "it is given up at once", `SELECT count(*) FROM punctual.notice_states`)
+	c.Exec(`UPDATE punctual.outbox SET failing_since = now() - interval '25 hours'`)
 	ends(c.Fixture, 0)
-	c.WantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_subjects`)
+	c.WantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_states`)
 	c.WantHeard("")
-	c.WantCount(0, "the line is due", `SELECT count(*) FROM punctual.notice_lines WHERE due_at IS NOT NULL`)
+	c.WantCount(0, "the recipient is due", `SELECT count(*) FROM punctual.outbox WHERE due_at IS NOT NULL`)
 	c.Exec(`DELETE FROM punctual.notice_messages`)
-	c.Exec(`UPDATE punctual.notice_lines SET failing_since = now() - interval '9 days'`)
-	_, _, err := c.Notices.ForgetNotices(t.Context())
+	c.Exec(`UPDATE punctual.outbox SET failing_since = now() - interval '9 days'`)
+	_, _, err := c.Notices.Forget(t.Context())
 	Must(t, err)
-	c.WantCount(0, "lines are left", `SELECT count(*) FROM punctual.notice_lines`)
+	c.WantCount(0, "recipients are left", `SELECT count(*) FROM punctual.outbox`)
 }

@@ -171,17 +171,17 @@ func (n *rows) queue(b *pgx.Batch, f *Following) {
 // QueueEvents implements claim.Following.
 func (f *Following) QueueEvents(b *pgx.Batch, events []claim.RunEvent) {
 	var told rows
-	var lives lives
+	var starts lifecycle
 	for _, e := range events {
 		switch list := f.Of(e.Job); {
 		case e.Event == domain.EventStarted:
-			lives.add(list, e.Job, e.Run, e.Event)
+			starts.add(list, e.Job, e.Run, e.Event)
 		case domain.Asks(list, e.Event):
 			told.add(e.Run, e.Event, "")
 		}
 	}
 	told.queue(b, f)
-	lives.queue(b)
+	starts.queue(b)
 }
 
 // excerpt is the part of a response that a notice keeps; nil: there was no response.
@@ -207,12 +207,12 @@ func (e *endedAttempts) add(o domain.Outcome, told bool) {
 func (f *Following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, _ claim.Day) {
 	var dead rows
 	var failed, all endedAttempts
-	var lives lives
+	var ends lifecycle
 	succeeded := false
 	for _, o := range outcomes {
 		list := f.Of(o.Job)
 		if o.Verdict == domain.Succeed {
-			lives.add(list, o.Job, o.RunID, domain.EventSucceeded)
+			ends.add(list, o.Job, o.RunID, domain.EventSucceeded)
 		}
 		if !domain.Asks(list,
 			domain.EventFailing, domain.EventDead, domain.EventStale, domain.EventRecovered) {
@@ -237,7 +237,7 @@ func (f *Following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, _ claim.D
 		}
 	}
 	f.queueApprovals(b, outcomes)
-	lives.queue(b)
+	ends.queue(b)
 	if len(failed.runs) > 0 {
 		f.queue(b, turnFailing, failed.runs, failed.at, failed.responses, failed.told)
 	}

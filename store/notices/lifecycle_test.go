@@ -19,15 +19,15 @@ import (
 // prepares makes all recipients ready for a batch, and bounds what waits.
 func prepares(c Fixture) {
 	c.T.Helper()
-	_, err := c.Notices.PrepareLifecycle(c.T.Context())
+	_, err := c.Notices.CollectLifecycle(c.T.Context())
 	Must(c.T, err)
-	c.Exec(`UPDATE punctual.lifecycle_lines SET held_until = now() WHERE NOT under_way`)
+	c.Exec(`UPDATE punctual.outbox SET held_until = now() WHERE NOT under_way`)
 }
 
 // claimEvents claims a batch; nil: there is none.
 func claimEvents(c Fixture) *notice.Outgoing {
 	c.T.Helper()
-	m, err := c.Notices.ClaimLifecycle(c.T.Context())
+	m, err := c.Notices.Claim(c.T.Context(), true)
 	Must(c.T, err)
 	return m
 }
@@ -38,7 +38,7 @@ func answers(c Fixture, m *notice.Outgoing, a notice.Answer) {
 }
 
 // batches takes all batches that wait, and returns what they say.
-func batches(c Fixture) (all []notice.Lifecycle) {
+func batches(c Fixture) (all []notice.Batch) {
 	c.T.Helper()
 	for {
 		prepares(c)
@@ -51,7 +51,7 @@ func batches(c Fixture) (all []notice.Lifecycle) {
 	}
 }
 
-func said(t *testing.T, m *notice.Outgoing) (l notice.Lifecycle) {
+func said(t *testing.T, m *notice.Outgoing) (l notice.Batch) {
 	t.Helper()
 	Must(t, json.Unmarshal(m.Body, &l))
 	return l
@@ -80,7 +80,7 @@ func wantEvents(c Fixture, want string) {
 func waitingEvents(c Fixture, n int, recipients ...string) {
 	c.T.Helper()
 	c.Exec(`
-		INSERT INTO punctual.lifecycle_events (line_id, tenant, url, event, run_id, job_id, scheduled_for, attempt)
+		INSERT INTO punctual.lifecycle_events (recipient_id, tenant, url, event, run_id, job_id, scheduled_for, attempt)
 		SELECT md5(url)::uuid, $2, url, 'succeeded', gen_random_uuid(), gen_random_uuid(), now(), 1
 		FROM generate_series(1, $1) CROSS JOIN unnest($3::text[]) url`, n, c.Tenant, recipients)
 	prepares(c)
@@ -228,7 +228,7 @@ func TestFewBatchesOfATenantAreUnderWay(t *testing.T) {
 		t.Error("an answer makes no room for one batch")
 	}
 	c.Freeze(c.Tenant, "a test")
-	c.Exec(`UPDATE punctual.lifecycle_lines SET held_until = now()`)
+	c.Exec(`UPDATE punctual.outbox SET held_until = now()`)
 	if claimEvents(c.Fixture) != nil {
 		t.Error("a frozen tenant tells")
 	}
@@ -242,10 +242,10 @@ func TestABatchThatDoesNotArriveIsSentAgain(t *testing.T) {
 	waitingEvents(c.Fixture, 3, Hook)
 	for _, arrival := range []notice.Arrival{notice.Unknown, notice.PutOff, notice.Unsent, ""} {
 		if arrival == "" { // its replica is lost
-			c.Exec(`UPDATE punctual.lifecycle_lines SET held_until = now()`)
+			c.Exec(`UPDATE punctual.outbox SET held_until = now()`)
 		} else {
-			answers(c.Fixture, first, notice.Answer{Arrival: arrival, RetryAfter: time.Second})
-			if left, err := c.Notices.PrepareLifecycle(t.Context()); left || err != nil || claimEvents(c.Fixture) != nil {
+			answers(c.Fixture, first, notice.Answer{Arrival: arrival, RetryAfter: time.Minute})
+			if left, err := c.Notices.CollectLifecycle(t.Context()); left || err != nil || claimEvents(c.Fixture) != nil {
 				t.Errorf("%s: there is no pause, error %v", arrival, err)
 			}
 			prepares(c.Fixture)
@@ -254,7 +254,7 @@ func TestABatchThatDoesNotArriveIsSentAgain(t *testing.T) {
 			t.Fatalf("after %q the batch is %+v", arrival, again)
 		}
 	}
-	c.WantCount(2, "failures", `SELECT failures FROM punctual.lifecycle_lines`)
+	c.WantCount(2, "failures", `SELECT failures FROM punctual.outbox`)
 	_, waiting, _, err := c.Notices.ListNotices(t.Context(), c.Tenant, notices.Filter{})
 	if err != nil || len(waiting) != 1 || waiting[0].URL != Hook || waiting[0].FailingSince == nil {
 		t.Errorf("those that take nothing are %+v, error %v", waiting, err)
@@ -268,20 +268,20 @@ func TestABatchThatDoesNotArriveIsSentAgain(t *testing.T) {
 	if got := said(t, second); second.ID == first.ID || got.LeftOut != 3 || len(got.Events) != 3 {
 		t.Errorf("after it was given up the batch is %+v", got)
 	}
-	c.Exec(`UPDATE punctual.lifecycle_lines SET message = $1`, domain.NewRunID(time.Now().Add(-25*time.Hour)))
+	c.Exec(`UPDATE punctual.outbox SET message = $1`, domain.NewRunID(time.Now().Add(-25*time.Hour)))
 	second.ID = lineMessage(c.Fixture)
 	answers(c.Fixture, second, notice.Answer{Arrival: notice.PutOff})
-	c.WantCount(6, "events are left out", `SELECT left_out FROM punctual.lifecycle_lines WHERE body IS NULL`)
-	_, _, err = c.Notices.ForgetNotices(t.Context())
+	c.WantCount(6, "events are left out", `SELECT left_out FROM punctual.outbox WHERE body IS NULL`)
+	_, _, err = c.Notices.Forget(t.Context())
 	Must(t, err)
-	c.WantCount(1, "lines are kept", `SELECT count(*) FROM punctual.lifecycle_lines`)
-	c.Exec(`UPDATE punctual.lifecycle_lines SET held_until = now() - interval '9 days'`)
-	_, _, err = c.Notices.ForgetNotices(t.Context())
+	c.WantCount(1, "recipients are kept", `SELECT count(*) FROM punctual.outbox`)
+	c.Exec(`UPDATE punctual.outbox SET held_until = now() - interval '9 days'`)
+	_, _, err = c.Notices.Forget(t.Context())
 	Must(t, err)
-	c.WantCount(0, "lines are kept", `SELECT count(*) FROM punctual.lifecycle_lines`)
+	c.WantCount(0, "recipients are kept", `SELECT count(*) FROM punctual.outbox`)
 }
 
 func lineMessage(c Fixture) uuid.UUID {
 	c.T.Helper()
-	return Value[uuid.UUID](c, `SELECT message FROM punctual.lifecycle_lines`)
+	return Value[uuid.UUID](c, `SELECT message FROM punctual.outbox`)
 }

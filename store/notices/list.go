@@ -27,7 +27,7 @@ type Notice struct {
 type Waiting struct {
 	Format       domain.Format `json:"format" doc:"The form of its messages." example:"slack"`
 	URL          string        `json:"url" doc:"Where they are sent." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
-	Jobs         int           `json:"jobs" doc:"How many jobs it is yet to be told of; 0 if it takes no starts and successes of runs." example:"3"`
+	Jobs         int           `json:"jobs" doc:"How many jobs it is yet to be told of; 0 if it takes no starts and successes of runs, or no notice of a step that waits for approval." example:"3"`
 	DueAt        time.Time     `json:"due_at" doc:"Since when there has been something to tell, or when there will be." example:"2026-12-01T02:00:01Z"`
 	HeldUntil    time.Time     `json:"held_until" doc:"Nothing is sent before: a message is under way, the recipient asked for a pause, or it was sent a message a moment ago." example:"2026-12-01T02:00:31Z"`
 	FailingSince *time.Time    `json:"failing_since" doc:"Since when it takes no messages; null: it does."`
@@ -54,7 +54,7 @@ type Detail struct {
 }
 
 // GetNotice returns a notice of a tenant.
-func (s *Teller) GetNotice(ctx context.Context, tenant int32, id uuid.UUID) (d Detail, err error) {
+func (s *Notifier) GetNotice(ctx context.Context, tenant int32, id uuid.UUID) (d Detail, err error) {
 	q := s.db.Callers.Reader(tenant)
 	d.Notice, err = pg.One(ctx, q, listed.Scan, selectNotices+` WHERE m.tenant = $1 AND m.id = $2`, tenant, id)
 	if err = pg.Found(err, "notice %s", id); err == nil {
@@ -65,9 +65,8 @@ func (s *Teller) GetNotice(ctx context.Context, tenant int32, id uuid.UUID) (d D
 }
 
 const selectNotices = `
-SELECT m.id, m.delivered_at, m.happened_at, m.headline, m.events, m.jobs, l.format, l.url
-FROM punctual.notice_messages m
-JOIN punctual.notice_lines l ON l.id = m.line_id`
+SELECT m.id, m.delivered_at, m.happened_at, m.headline, m.events, m.jobs, m.format, m.url
+FROM punctual.notice_messages m`
 
 var listed = pg.Listed[Notice]{
 	What: "notices", Letter: 'n', ID: `m.id`, Of: func(n Notice) uuid.UUID { return n.ID },
@@ -83,7 +82,7 @@ type Filter struct {
 
 // ListNotices returns the messages that the tenant's recipients took in the last 8 days, newest first, the cursor of
 // the next page, which is empty on the last page, and the recipients for which something waits.
-func (s *Teller) ListNotices(
+func (s *Notifier) ListNotices(
 	ctx context.Context, tenant int32, f Filter,
 ) (list []Notice, waiting []Waiting, nextCursor string, err error) {
 	var c pg.Conditions
@@ -96,18 +95,13 @@ func (s *Teller) ListNotices(
 		return nil, nil, "", err
 	}
 	waiting, err = pg.All(ctx, q, pgx.RowToStructByPos[Waiting], `
-		SELECT l.format, l.url, w.jobs, l.due_at, l.held_until, l.failing_since, l.http_status, l.error
-		FROM punctual.notice_lines l
+		SELECT o.format, o.url, w.jobs, o.due_at, o.held_until, o.failing_since, o.http_status, o.error
+		FROM punctual.outbox o
 		CROSS JOIN LATERAL (
-		    SELECT count(*) AS jobs, bool_or(s.job_id = $2) AS mine FROM punctual.notice_subjects s
-		    WHERE s.line_id = l.id AND s.tell_at IS NOT NULL) w
-		WHERE l.tenant = $1 AND l.due_at IS NOT NULL AND (w.jobs > 0 OR l.failing_since IS NOT NULL)
+		    SELECT count(*) AS jobs, bool_or(s.job_id = $2) AS mine FROM punctual.notice_states s
+		    WHERE s.recipient_id = o.id AND s.tell_at IS NOT NULL) w
+		WHERE o.tenant = $1 AND o.due_at IS NOT NULL AND (w.jobs > 0 OR o.failing_since IS NOT NULL)
 		  AND ($2 = '00000000-0000-0000-0000-000000000000' OR w.mine)
-		UNION ALL
-		SELECT 'json', l.url, 0, l.failing_since, l.held_until, l.failing_since, l.http_status, l.error
-		FROM punctual.lifecycle_lines l
-		WHERE l.tenant = $1 AND l.body IS NOT NULL AND l.failing_since IS NOT NULL
-		  AND $2 = '00000000-0000-0000-0000-000000000000'
 		ORDER BY due_at, url LIMIT 100`, tenant, f.Job)
 	return list, waiting, nextCursor, pg.Wrap("listing what waits for recipients", err)
 }

@@ -96,7 +96,7 @@ CROSS JOIN LATERAL (
 
 // FindOverlapping writes a notice for each job of which most slots have been skipped for an hour, because the run
 // before had not ended. It is told once, until that is over.
-func (s *Teller) FindOverlapping(ctx context.Context) error {
+func (s *Notifier) FindOverlapping(ctx context.Context) error {
 	sql, args := Crowding()
 	var ids []uuid.UUID
 	err := s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
@@ -167,12 +167,28 @@ FROM unnest($3::uuid[], $4::int[], $5::text[]) AS u(run_id, slots, error)
 JOIN punctual.runs_of($3::uuid[]) r ON r.id = u.run_id
 JOIN told t ON t.job_id = r.job_id`
 
-// overlapOver locks the rows in order. One that is locked is looked at again next time.
+// lockOver locks the rows of jobs in order. One that is locked is looked at again next time.
+const lockOver = `
+SELECT job_id FROM punctual.notified
+WHERE job_id = ANY($1::uuid[]) AND overlapping_since IS NOT NULL ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`
+
+// overlapOver has the end told to all who know of it.
 const overlapOver = `
-UPDATE punctual.notified n SET overlapping_since = NULL
-FROM (SELECT job_id FROM punctual.notified WHERE job_id = ANY($1::uuid[]) ORDER BY job_id
-      FOR NO KEY UPDATE SKIP LOCKED) o
-WHERE n.job_id = o.job_id`
+WITH ended AS (
+    UPDATE punctual.notified n SET overlapping_since = NULL
+    FROM (SELECT job_id, overlapping_since FROM punctual.notified WHERE job_id = ANY($1::uuid[])) o
+    WHERE n.job_id = o.job_id
+    RETURNING n.job_id, o.overlapping_since AS since),
+known AS (
+    SELECT s.recipient_id, s.job_id, e.since
+    FROM punctual.notice_states s JOIN ended e ON e.job_id = s.job_id WHERE s.kind = 'overlaps'),
+locked AS (
+    SELECT id FROM punctual.outbox WHERE id IN (SELECT recipient_id FROM known) ORDER BY id FOR NO KEY UPDATE),
+due AS (
+    UPDATE punctual.outbox o SET due_at = least(o.due_at, now()) FROM locked l WHERE o.id = l.id RETURNING o.id)
+UPDATE punctual.notice_states s SET ends = 'overlap_over', since = k.since, tell_at = least(s.tell_at, now())
+FROM known k JOIN due d ON d.id = k.recipient_id
+WHERE s.recipient_id = k.recipient_id AND s.job_id = k.job_id AND s.kind = 'overlaps'`
 
 // writeOverlapping writes what is so and what is over. No slot of a job that is not active is skipped any more.
 func writeOverlapping(ctx context.Context, tx *pg.Tx, all []crowded, now time.Time) error {
@@ -191,14 +207,17 @@ func writeOverlapping(ctx context.Context, tx *pg.Tx, all []crowded, now time.Ti
 				"not ended when the next slot came", c.slots.Skipped, c.slots.Slots, pg.Stamp(*c.slots.Oldest)))
 		}
 	}
+	if len(jobs)+len(over) == 0 {
+		return nil
+	}
+	over, err := pg.All(ctx, tx, pgx.RowTo[uuid.UUID], lockOver, over) // and then see what was collected until then
+	if err != nil {
+		return err
+	}
 	var b pgx.Batch
-	if len(over) > 0 {
-		b.Queue(overlapOver, over)
-	}
-	if len(jobs) > 0 {
-		b.Queue(insertOverlapping, jobs, since, runs, skipped, said)
-		tx.Ask(scheduler.ChoreNotices)
-	}
+	b.Queue(insertOverlapping, jobs, since, runs, skipped, said)
+	b.Queue(overlapOver, over)
+	tx.Ask(scheduler.ChoreNotices)
 	return tx.SendBatch(ctx, &b).Close()
 }
 
@@ -209,7 +228,7 @@ type OverlappingJobs struct {
 }
 
 // CountOverlapping counts the jobs that were told of, up to 10,000, of the hundred tenants with the most of them.
-func (s *Teller) CountOverlapping(ctx context.Context) ([]OverlappingJobs, error) {
+func (s *Notifier) CountOverlapping(ctx context.Context) ([]OverlappingJobs, error) {
 	counts, err := pg.All(ctx, s.db.Chores, pgx.RowToStructByPos[OverlappingJobs], `
 		SELECT t.name, count(*)
 		FROM (SELECT job_id FROM punctual.notified WHERE overlapping_since IS NOT NULL LIMIT $1) n

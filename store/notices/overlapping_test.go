@@ -40,7 +40,7 @@ func TestAJobMostOfWhoseSlotsAreSkippedIsToldOfOnce(t *testing.T) {
 	}
 	lookForOverlaps(c)
 	a := c.WantHeard("overlapping 1")
-	if e := News(t, a).Events[0]; len(e.Runs) != 1 || e.Since == nil || now.Sub(*e.Since) != 63*time.Minute ||
+	if e := Digest(t, a).Events[0]; len(e.Runs) != 1 || e.Since == nil || now.Sub(*e.Since) != 63*time.Minute ||
 		!strings.HasPrefix(e.Runs[0].Error, "15 of 22 slots since ") || e.Runs[0].Reason != domain.ReasonOverlap {
 		t.Errorf("told of %+v", e)
 	}
@@ -133,8 +133,8 @@ func TestTheEndOfSteadyOverlapsIsTold(t *testing.T) {
 			wantTold(c.Fixture, world, 0, "Job job skips slots no longer")
 			c.Later()
 			wantTold(c.Fixture, world, 0)
-			c.WantCount(0, "lines are looked at",
-				`SELECT count(*) FROM punctual.notice_lines WHERE due_at IS NOT NULL OR causes <> '{}'`)
+			c.WantCount(0, "recipients are looked at",
+				`SELECT count(*) FROM punctual.outbox WHERE due_at IS NOT NULL OR causes <> '{}'`)
 			list, _, _, err := c.Notices.ListNotices(t.Context(), c.Tenant, notices.Filter{Job: job})
 			Must(t, err)
 			if len(list) != 6 {
@@ -174,6 +174,7 @@ func TestOverlapsAreToldAsTheyAre(t *testing.T) {
 	c.Clear(job)
 	lookForOverlaps(c)
 	c.WantHeard("")
+	c.WantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_states`)
 	c.Exec(`UPDATE punctual.notified SET overlapping_since = now(), sent = '{}'`)
 	again := func() {
 		c.Exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for)
@@ -182,7 +183,7 @@ func TestOverlapsAreToldAsTheyAre(t *testing.T) {
 		c.Tell()
 	}
 	again()
-	m, err := c.Notices.ClaimNotice(t.Context())
+	m, err := c.Notices.Claim(t.Context(), false)
 	Must(t, err)
 	again() // while the message is under way
 	Must(t, c.Notices.Answered(t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
@@ -191,34 +192,41 @@ func TestOverlapsAreToldAsTheyAre(t *testing.T) {
 	c.WantHeard("")
 }
 
-// Many jobs that skip slots share a subject, so that what a recipient knows stays small.
-func TestManyOverlapsAreOneSubject(t *testing.T) {
+// Many jobs that skip slots are told of in one message, and so is their end. At PagerDuty they share an incident.
+func TestManyOverlapsAreOneMessage(t *testing.T) {
 	c := NewReplica(t)
+	c.Secret("key", "routing")
 	const jobs = 130
-	c.Many(jobs, "job", 0, Rarely, Everything)
-	c.Exec(`UPDATE punctual.notified SET overlapping_since = now()`)
+	c.Many(jobs, "job", 0, Rarely, Everything, func(d *domain.Definition) {
+		d.Notify = append(d.Notify, domain.Notify{
+			On: domain.Events, Format: domain.FormatPagerDuty, URL: pagerURL, Secret: "key",
+		})
+	})
 	c.Exec(`INSERT INTO punctual.notified (job_id, overlapping_since) SELECT id, now() FROM punctual.jobs
 		ON CONFLICT (job_id) DO UPDATE SET overlapping_since = now()`)
-	c.Exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for)
-		SELECT id, tenant, 1, 'overlapping', gen_random_uuid(), now() FROM punctual.jobs`)
-	said := Message(t, c.Hears()[Hook])
-	shared := said.Subjects[0]
-	if len(said.Subjects) != 11 || len(shared.Jobs) != 100 || shared.More != 20 ||
-		said.Headline != "130 jobs skip most slots since "+shared.Since.Format(time.RFC3339)+" (tenant default)" {
-		t.Fatalf("%s: %d subjects, the first with %d jobs and %d more",
-			said.Headline, len(said.Subjects), len(shared.Jobs), shared.More)
+	c.Exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, since)
+		SELECT id, tenant, 1, 'overlapping', gen_random_uuid(), now(), now() FROM punctual.jobs`)
+	says := func(want string, open int) {
+		t.Helper()
+		world := incidents{}
+		heard := c.Hears()
+		if got := Message(t, heard[Hook]); !strings.HasPrefix(got.Headline, want) || len(got.Subjects) != jobs {
+			t.Errorf("%d subjects: %s", len(got.Subjects), got.Headline)
+		}
+		if world.take(t, heard[pagerURL]); len(world.open()) != open {
+			t.Errorf("open: %v", world.open())
+		}
 	}
+	says("130 jobs skip most slots since ", 1)
 	counts, err := c.Notices.CountOverlapping(t.Context())
 	Must(t, err)
 	if len(counts) != 1 || counts[0].Jobs != jobs {
 		t.Errorf("counted %v", counts)
 	}
-	c.Exec(`UPDATE punctual.notified SET overlapping_since = NULL`)
-	c.Later()
-	said = Message(t, c.Hears()[Hook])
-	if said.Headline != "130 jobs skip slots no longer (tenant default)" {
-		t.Errorf("at the end: %s", said.Headline)
-	}
+	c.Exec(`UPDATE punctual.jobs SET state = 'paused', paused_at = now()`)
+	lookForOverlaps(c)
+	says("130 jobs skip slots no longer (tenant default)", 0)
+	c.WantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_states`)
 }
 
 // Jobs with a slot a day are told of, also if no slot is on weekends, and whether their runs are skipped or replaced.

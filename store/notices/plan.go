@@ -18,25 +18,40 @@ const (
 	mostNames = 100_000
 )
 
-// subject is a row of notice_subjects.
-type subject struct {
+// The kinds of trouble of a job. Each has a state of its own, which nothing but its own end ends.
+const (
+	health   = "health"   // it is failing, dead or stale; and what passes by itself
+	overlaps = "overlaps" // most of its slots are skipped
+)
+
+// state is a row of notice_states: of one job and kind of trouble, for one recipient.
+type state struct {
 	job      uuid.UUID
-	unsent   *domain.News // sending and news; nil: nothing
-	news     domain.News  // the newest that is known, for the job's name
-	again    bool         // it was in a message that may not have arrived
-	dirty    bool         // there is something to tell now
+	kind     string
 	resolves bool
 	troubled bool
 	open     bool
-	own      bool // the host can be reached, and the job fails all the same
 	key      string
-	until    time.Time // it is put off until then
-	forget   bool      // there is nothing to tell
-	takes    bool      // it is in the message
 	known    []domain.Identity
+
+	base   domain.Digest  // that tells of no event
+	unsent *domain.Digest // what to tell, with what may not have arrived; nil: nothing
+	again  bool           // some of it was in a message that may not have arrived
+	dirty  bool           // it may be told now
+	until  time.Time      // it is put off until then
+	fate   fate
 }
 
-// over is the key of a row whose host's incident has ended before the job succeeded. Its success is no news.
+// fate is what becomes of a state in a plan.
+type fate int
+
+const (
+	waits    fate = iota
+	included      // it is in the message
+	forgets       // nobody needs to be told of it
+)
+
+// over is the key of a row whose host's incident has ended before the job succeeded. Its success is not told.
 const over = "over"
 
 // stateful reports whether a recipient keeps a state for each subject, as opposed to a list of messages for people.
@@ -45,7 +60,7 @@ func stateful(f domain.Format) bool {
 }
 
 // settle finds the newest state of rows, and the subjects that they belong to.
-func settle(rows []*subject, f domain.Format) {
+func settle(rows []*state, f domain.Format) {
 	for _, r := range rows {
 		r.settle(f)
 	}
@@ -54,14 +69,14 @@ func settle(rows []*subject, f domain.Format) {
 
 // plan decides, of settled rows and open causes, what the next message to a recipient says. It marks the rows that are
 // in the message, that are put off, and that nobody needs to be told of.
-func (l *line) plan(rows []*subject, w world) []notice.Subject {
-	order := l.keysOfCauses()
-	groups := map[string][]*subject{}
+func (to *recipient) plan(rows []*state, w world) []notice.Subject {
+	order := to.keysOfCauses()
+	groups := map[string][]*state{}
 	for _, key := range order {
-		groups[key] = []*subject{}
+		groups[key] = []*state{}
 	}
 	for _, r := range rows {
-		if r.forget || r.key == "" {
+		if r.fate == forgets || r.key == "" {
 			continue
 		}
 		if groups[r.key] == nil {
@@ -73,41 +88,43 @@ func (l *line) plan(rows []*subject, w world) []notice.Subject {
 	names := 0
 	for _, key := range order {
 		for _, r := range groups[key] {
-			names += len(r.news.Job) + 10
+			names += len(r.base.Job) + 10
 		}
-		if len(all) > 0 && (l.To.Format == domain.FormatPagerDuty || names > mostNames) {
-			l.lookAt = &l.now // the next message tells of it
+		if len(all) > 0 && (to.To.Format == domain.FormatPagerDuty || names > mostNames) {
+			to.lookAt = &to.now // the next message tells of it
 			break
 		}
-		s, tells := l.tell(key, groups[key], w)
+		s, tells := to.tell(key, groups[key], w)
 		if !tells {
 			continue
 		}
 		all = append(all, s)
 		for _, r := range groups[key] {
-			l.take(r)
+			to.take(r, s)
 		}
 	}
 	return all
 }
 
-// take puts a row into the message.
-func (l *line) take(r *subject) {
-	l.Jobs = append(l.Jobs, r.job)
-	if !r.open && r.troubled && r.resolves {
-		r.open, l.Opened = true, append(l.Opened, r.job)
+// take puts a state into the message, as part of a subject.
+func (to *recipient) take(r *state, s notice.Subject) {
+	first := !r.open && r.troubled && r.resolves
+	r.open, r.fate = r.open || first, included
+	own := r.troubled && s.Kind == notice.KindHost && s.State == notice.StateResolved && !r.unreachable()
+	to.Parts = append(to.Parts, notice.Part{Job: r.job, Kind: r.kind, Key: r.key, Open: r.open, First: first, Own: own})
+}
+
+// unreachable reports whether the newest that is to be told is that the job's host could not be reached.
+func (r *state) unreachable() bool {
+	if r.unsent == nil {
+		return true
 	}
-	if r.open {
-		l.Opens, l.Under = append(l.Opens, r.job), append(l.Under, r.key)
-	}
-	if r.own {
-		l.Own = append(l.Own, r.job)
-	}
-	r.takes = true
+	_, is := r.unsent.Unreachable()
+	return is
 }
 
 // settle finds the row's newest state. Trouble that is over before the recipient could hear of it is no incident.
-func (r *subject) settle(f domain.Format) {
+func (r *state) settle(f domain.Format) {
 	if r.unsent == nil {
 		return
 	}
@@ -126,15 +143,13 @@ func (r *subject) settle(f domain.Format) {
 		r.troubled = false
 	}
 	_, _, grouped := kindOf(r.key) // whose recovery is told with that of the others
-	if state.EndsTrouble() && !r.open && (stateful(f) || known) && !grouped {
-		kept := r.unsent.For(domain.Recipient{}, nil)
-		for _, e := range r.unsent.Events {
-			if e.Event == domain.EventLate || e.Event == domain.EventMissed || e.Event == domain.EventDropped {
-				kept.Events = append(kept.Events, e)
-			}
+	if state.EndsTrouble() && !r.open && (stateful(f) || known || r.kind == overlaps) && !grouped {
+		kept := r.unsent.Only(func(e domain.Event) bool {
+			return e == domain.EventLate || e == domain.EventMissed || e == domain.EventDropped
+		})
+		if r.unsent, r.key = &kept, ""; len(kept.Events) == 0 {
+			r.fate = forgets
 		}
-		r.unsent, r.key = &kept, ""
-		r.forget = len(kept.Events) == 0
 	}
 	if !r.troubled && !r.open && !grouped {
 		r.key = ""
@@ -142,10 +157,10 @@ func (r *subject) settle(f domain.Format) {
 }
 
 // nameIncidents says which subject each row that has something to tell belongs to. A row that is open keeps its own.
-func nameIncidents(rows []*subject, f domain.Format) {
-	var own []*subject
+func nameIncidents(rows []*state, f domain.Format) {
+	own := map[string][]*state{}
 	for _, r := range rows {
-		if r.forget || r.unsent == nil || r.key != "" {
+		if r.fate == forgets || r.unsent == nil || r.key != "" {
 			continue
 		}
 		switch {
@@ -156,29 +171,37 @@ func nameIncidents(rows []*subject, f domain.Format) {
 				r.key = string(notice.KindHost) + ":" + r.unsent.Tenant + ":" + r.unsent.Host
 				continue
 			}
-			own = append(own, r)
-			r.key = r.job.String()
+			own[r.kind] = append(own[r.kind], r)
+			r.key = r.ownKey()
 		default:
-			r.key = r.job.String()
+			r.key = r.ownKey()
 		}
 	}
-	if f == domain.FormatPagerDuty && len(own) > together {
-		key := string(notice.KindJobs) + ":" + uuid.NewString()
-		for _, r := range own {
+	for kind, rows := range own {
+		if f != domain.FormatPagerDuty || len(rows) <= together {
+			continue
+		}
+		key := map[string]string{health: string(notice.KindJobs), overlaps: overlaps}[kind] + ":" + uuid.NewString()
+		for _, r := range rows {
 			r.key = key
 		}
 	}
 }
 
+// ownKey is the key of the subject of a state that is no other job's.
+func (r *state) ownKey() string {
+	if r.kind == overlaps {
+		return strings.Join([]string{string(notice.KindOverlap), r.base.Tenant, r.base.Job}, ":")
+	}
+	return r.job.String()
+}
+
 // tell says what there is to tell of a subject now, or puts it off: jobs that join an incident that the recipient knows
 // of are told when it is over, or a gap after it was last told of.
-func (l *line) tell(key string, rows []*subject, w world) (s notice.Subject, tells bool) {
+func (to *recipient) tell(key string, rows []*state, w world) (s notice.Subject, tells bool) {
 	kind, name, grouped := kindOf(key)
-	if kind == notice.KindOverlap {
-		return l.tellOverlap(key, name, w)
-	}
 	if kind.Passing() {
-		return l.tellPassing(key, rows, w)
+		return to.tellPassing(key, rows, w)
 	}
 	troubled, open, again, dirty := false, false, false, false
 	for _, r := range rows {
@@ -190,23 +213,24 @@ func (l *line) tell(key string, rows []*subject, w world) (s notice.Subject, tel
 	}
 	if !grouped {
 		s = notice.AboutJob(*rows[0].unsent).Subjects[0]
+		s.Key = key
 		if rows[0].troubled {
 			s.State = notice.StateFiring
 		}
 		return s, true
 	}
-	reached := kind == notice.KindHost && open && l.reached(key, name, rows)
-	if until := l.sent[key].Add(gap); troubled && !reached && (open || !rows[0].resolves) && !again && until.After(l.now) {
+	reached := kind == notice.KindHost && open && to.reached(key, name, rows)
+	if until := to.sent[key].Add(gap); troubled && !reached && (open || !rows[0].resolves) && !again && until.After(to.now) {
 		putOff(rows, until)
 		return s, false
 	}
-	if kind == notice.KindJobs {
-		name = rows[0].news.Tenant
+	if kind == notice.KindJobs || kind == notice.KindOverlap {
+		name = rows[0].base.Tenant
 	}
 	s = notice.Subject{Kind: kind, Name: name, Key: key, State: notice.StateResolved}
 	switch {
 	case reached:
-		l.Over = append(l.Over, key)
+		to.Over = append(to.Over, key)
 	case troubled:
 		s.State = notice.StateFiring
 	}
@@ -215,7 +239,7 @@ func (l *line) tell(key string, rows []*subject, w world) (s notice.Subject, tel
 }
 
 // putOff puts off what there is to tell of rows.
-func putOff(rows []*subject, until time.Time) {
+func putOff(rows []*state, until time.Time) {
 	for _, r := range rows {
 		if r.dirty {
 			r.until = until
@@ -225,17 +249,16 @@ func putOff(rows []*subject, until time.Time) {
 
 // reached reports whether a host has answered a job since the last failure that it could not be reached: then its
 // incident is over, although other jobs have yet to succeed.
-func (l *line) reached(key, name string, rows []*subject) bool {
-	answered, failed := time.Time{}, l.sent[key]
+func (to *recipient) reached(key, name string, rows []*state) bool {
+	answered, failed := time.Time{}, to.sent[key]
 	for _, r := range rows {
 		if r.unsent == nil {
 			continue
 		}
-		_, unreachable := r.unsent.Unreachable()
-		r.own = r.troubled && !unreachable
+		own := r.troubled && !r.unreachable()
 		for _, e := range r.unsent.Events {
 			switch {
-			case e.Event == domain.EventRecovered && r.unsent.Host == name, e.Event == domain.EventDead && r.own:
+			case e.Event == domain.EventRecovered && r.unsent.Host == name, e.Event == domain.EventDead && own:
 				answered = domain.Later(answered, e.LastAt)
 			case e.Event == domain.EventDead || e.Event == domain.EventFailing:
 				failed = domain.Later(failed, e.LastAt)
@@ -246,15 +269,13 @@ func (l *line) reached(key, name string, rows []*subject) bool {
 }
 
 // addJobs adds jobs to a subject, and since when and why it is what it is.
-func addJobs(s *notice.Subject, rows []*subject) {
+func addJobs(s *notice.Subject, rows []*state) {
 	for _, r := range rows {
-		news := r.news
+		digest := r.base
 		if r.unsent != nil {
-			news = *r.unsent
-		} else {
-			news.Events = []domain.NewsEvent{}
+			digest = *r.unsent
 		}
-		for _, e := range news.Events {
+		for _, e := range digest.Events {
 			since := e.FirstAt
 			if e.Since != nil && e.Event != domain.EventStale {
 				since = *e.Since
@@ -267,11 +288,12 @@ func addJobs(s *notice.Subject, rows []*subject) {
 				s.Cause = e.Runs[0].Error
 			}
 		}
-		s.Jobs = append(s.Jobs, news)
+		s.Jobs = append(s.Jobs, digest)
 	}
 }
 
-// kindOf returns the kind and the name of the subject with a key. A job's key is its id.
+// kindOf returns the kind and the name of the subject with a key, and whether it may have many jobs. A job's key is its
+// id.
 func kindOf(key string) (kind notice.Kind, name string, grouped bool) {
 	before, after, grouped := strings.Cut(key, ":")
 	if !grouped {
@@ -279,7 +301,11 @@ func kindOf(key string) (kind notice.Kind, name string, grouped bool) {
 	}
 	kind = notice.Kind(before)
 	switch kind {
-	case notice.KindHost, notice.KindLimit, notice.KindQueue, notice.KindOverlap:
+	case overlaps:
+		return notice.KindOverlap, "", true
+	case notice.KindOverlap:
+		return notice.KindOverlap, "", false
+	case notice.KindHost, notice.KindLimit, notice.KindQueue:
 		_, after, _ = strings.Cut(after, ":")
 	default:
 	}
@@ -299,7 +325,7 @@ func brief(subjects []notice.Subject) {
 			}
 			jobs[k].Events = slices.Clone(jobs[k].Events)
 			for e := range jobs[k].Events {
-				jobs[k].Events[e].Runs = []domain.NewsRun{}
+				jobs[k].Events[e].Runs = []domain.DigestRun{}
 			}
 		}
 	}

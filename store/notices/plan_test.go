@@ -13,14 +13,14 @@ import (
 )
 
 // failingJobs are rows of jobs that are failing, each for a reason of its own.
-func failingJobs(n int) (rows []*subject) {
+func failingJobs(n int) (rows []*state) {
 	for range n {
-		news := domain.News{
+		digest := domain.Digest{
 			Job: strings.Repeat("x", 250), JobID: uuid.New(),
-			Events: []domain.NewsEvent{{Event: domain.EventFailing, Runs: []domain.NewsRun{{ID: uuid.New()}}}},
+			Events: []domain.DigestEvent{{Event: domain.EventFailing, Runs: []domain.DigestRun{{ID: uuid.New()}}}},
 		}
-		rows = append(rows, &subject{
-			job: news.JobID, key: news.JobID.String(), unsent: &news, news: news, dirty: true, troubled: true,
+		rows = append(rows, &state{
+			job: digest.JobID, key: digest.JobID.String(), unsent: &digest, base: digest, dirty: true, troubled: true,
 		})
 	}
 	return rows
@@ -28,12 +28,12 @@ func failingJobs(n int) (rows []*subject) {
 
 // A message that would name too many jobs leaves some to the next one.
 func TestAMessageNamesAsManyJobsAsFit(t *testing.T) {
-	l := line{now: time.Now(), Outgoing: notice.Outgoing{To: domain.Recipient{Format: domain.FormatSlack}}}
+	l := recipient{now: time.Now(), Outgoing: notice.Outgoing{To: domain.Recipient{Format: domain.FormatSlack}}}
 	rows := failingJobs(500)
-	told := l.plan(rows, world{})
-	left := slices.DeleteFunc(rows, func(r *subject) bool { return r.takes })
-	if len(told)+len(left) != 500 || len(told)*250 > mostNames || len(told) < 300 || l.lookAt == nil {
-		t.Errorf("told of %d jobs, %d are left, looked at again %v", len(told), len(left), l.lookAt)
+	said := l.plan(rows, world{})
+	left := slices.DeleteFunc(rows, func(r *state) bool { return r.fate == included })
+	if len(said)+len(left) != 500 || len(said)*250 > mostNames || len(said) < 300 || l.lookAt == nil {
+		t.Errorf("told of %d jobs, %d are left, looked at again %v", len(said), len(left), l.lookAt)
 	}
 }
 
@@ -42,15 +42,15 @@ func TestAMessageAboutManyJobsIsBrief(t *testing.T) {
 	rows := failingJobs(30)
 	var subjects []notice.Subject
 	for _, r := range rows {
-		subjects = append(subjects, notice.AboutJob(r.news).Subjects...)
+		subjects = append(subjects, notice.AboutJob(r.base).Subjects...)
 	}
 	brief(subjects)
 	described := 0
 	for _, s := range subjects {
 		described += len(s.Jobs[0].Events[0].Runs)
 	}
-	if described != 20 || len(rows[29].news.Events[0].Runs) != 1 {
-		t.Errorf("%d runs are described; of the last job are kept %v", described, rows[29].news.Events[0].Runs)
+	if described != 20 || len(rows[29].base.Events[0].Runs) != 1 {
+		t.Errorf("%d runs are described; of the last job are kept %v", described, rows[29].base.Events[0].Runs)
 	}
 }
 
@@ -58,13 +58,13 @@ func TestAMessageAboutManyJobsIsBrief(t *testing.T) {
 func TestACauseThatIsOverIsLookedAtUntilItsEndIsTold(t *testing.T) {
 	const key = "queue:shop:reports"
 	now := time.Now()
-	l := line{
+	l := recipient{
 		now: now, causes: map[string]cause{key: {Since: now.Add(-time.Hour), Newest: now.Add(-6 * time.Minute)}},
 		Outgoing: notice.Outgoing{To: domain.Recipient{Format: domain.FormatSlack}},
 	}
-	news := domain.News{Job: "job", Events: []domain.NewsEvent{{Event: domain.EventLate, FirstAt: now, LastAt: now}}}
-	told := l.plan([]*subject{{job: uuid.New(), key: key, unsent: &news, news: news, dirty: true}}, world{})
-	if len(told) != 1 || told[0].State != notice.StatePassing || l.lookAt == nil || l.lookAt.Before(now.Add(time.Minute)) {
-		t.Errorf("told %+v, looked at again %v", told, l.lookAt)
+	digest := domain.Digest{Job: "job", Events: []domain.DigestEvent{{Event: domain.EventLate, FirstAt: now, LastAt: now}}}
+	said := l.plan([]*state{{job: uuid.New(), key: key, unsent: &digest, base: digest, dirty: true}}, world{})
+	if len(said) != 1 || said[0].State != notice.StatePassing || l.lookAt == nil || l.lookAt.Before(now.Add(time.Minute)) {
+		t.Errorf("told %+v, looked at again %v", said, l.lookAt)
 	}
 }

@@ -186,7 +186,7 @@ func TestTheLastWordIsTheTruth(t *testing.T) {
 					t.Errorf("%s holds %q for open when all jobs are well", url, open)
 				}
 			}
-			c.WantCount(0, "rows are left for jobs that are well", `SELECT count(*) FROM punctual.notice_subjects`)
+			c.WantCount(0, "rows are left for jobs that are well", `SELECT count(*) FROM punctual.notice_states`)
 		})
 	}
 }
@@ -195,8 +195,8 @@ func TestTheLastWordIsTheTruth(t *testing.T) {
 func wantTruth(c Fixture, world map[string]incidents, well map[string]bool) {
 	c.T.Helper()
 	rows, err := c.DB.Callers.Query(c.T.Context(), `
-		SELECT j.name, l.url, s.key FROM punctual.notice_subjects s
-		JOIN punctual.notice_lines l ON l.id = s.line_id
+		SELECT j.name, l.url, s.key FROM punctual.notice_states s
+		JOIN punctual.outbox l ON l.id = s.recipient_id
 		JOIN punctual.jobs j ON j.id = s.job_id`)
 	Must(c.T, err)
 	keys := map[[2]string]string{}

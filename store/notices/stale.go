@@ -68,7 +68,7 @@ ORDER BY w.id, r.finished_at DESC`
 
 // findStale looks at jobs that may have become stale, and writes a notice for those with a recipient. It reports
 // whether there may be more such jobs.
-func (s *Teller) findStale(ctx context.Context) (left bool, err error) {
+func (s *Notifier) findStale(ctx context.Context) (left bool, err error) {
 	look, err := s.aside.Select(ctx, s.db.Chores, watchedJobs, `
 		SELECT job_id FROM punctual.notified WHERE look_at <= now() AND job_id <> ALL($2::uuid[]) ORDER BY look_at LIMIT $1`,
 		staleBatch)
@@ -81,7 +81,7 @@ func (s *Teller) findStale(ctx context.Context) (left bool, err error) {
 // watchedJobs are the jobs that may have become stale.
 var watchedJobs = aside.Rows{Kind: aside.Notice, Table: "notified", ID: "job_id", Are: "r.look_at <= now()"}
 
-func (s *Teller) lookAt(ctx context.Context, some []uuid.UUID) error {
+func (s *Notifier) lookAt(ctx context.Context, some []uuid.UUID) error {
 	return s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		jobs, err := readWatched(ctx, tx, some)
 		if err != nil || len(jobs) == 0 {

@@ -45,7 +45,7 @@ func TestAJobWithoutSuccessIsToldOfOnceThoughNothingRuns(t *testing.T) {
 		t.Fatal("the heartbeat does not tell that the job is to be looked at")
 	}
 	a := c.WantHeard("stale 1")
-	if e := News(t, a).Events[0]; e.Since == nil || time.Since(*e.Since) < 26*time.Hour || len(e.Runs) != 0 {
+	if e := Digest(t, a).Events[0]; e.Since == nil || time.Since(*e.Since) < 26*time.Hour || len(e.Runs) != 0 {
 		t.Errorf("told of %+v", e)
 	}
 	age(c.Fixture, "26 h") // the job is still stale

@@ -18,7 +18,7 @@ func slackly(d *domain.Definition) {
 	d.Notify = []domain.Notify{{On: domain.Events, Format: domain.FormatSlack, URL: Hook}}
 }
 
-// While a recipient asks for a pause, everything joins the line, and the next message names all jobs.
+// While a recipient asks for a pause, everything joins what waits, and the next message names all jobs.
 func TestJobsThatFailTogetherAreToldTogether(t *testing.T) {
 	c := NewReplica(t)
 	const jobs = 300
@@ -26,7 +26,7 @@ func TestJobsThatFailTogetherAreToldTogether(t *testing.T) {
 	c.Create(name(0), Never, slackly)
 	c.Dies(name(0))
 	c.Tell()
-	first, err := c.Notices.ClaimNotice(t.Context())
+	first, err := c.Notices.Claim(t.Context(), true)
 	Must(t, err)
 	if first == nil {
 		t.Fatal("there is nothing to tell")
@@ -37,17 +37,17 @@ func TestJobsThatFailTogetherAreToldTogether(t *testing.T) {
 	c.Exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for)
 		SELECT id, tenant, 1, 'failing', gen_random_uuid(), now() FROM punctual.jobs WHERE name <> $1`, name(0))
 	c.Tell()
-	c.Exec(`UPDATE punctual.notice_lines SET held_until = now() WHERE lease IS NULL`)
-	if m, err := c.Notices.ClaimNotice(t.Context()); err != nil || m != nil {
+	c.Exec(`UPDATE punctual.outbox SET held_until = now() WHERE NOT under_way`)
+	if m, err := c.Notices.Claim(t.Context(), true); err != nil || m != nil {
 		t.Fatalf("a second message is under way: %v (%v)", m, err)
 	}
 	Must(t, c.Notices.Answered(t.Context(), *first, notice.Answer{
 		Arrival: notice.PutOff, RetryAfter: 30 * time.Second, Status: 429,
 	}))
-	if m, err := c.Notices.ClaimNotice(t.Context()); err != nil || m != nil {
+	if m, err := c.Notices.Claim(t.Context(), true); err != nil || m != nil {
 		t.Fatalf("the recipient is not left alone: %v (%v)", m, err)
 	}
-	c.WantCount(0, "a pause costs an attempt", `SELECT sum(failures) FROM punctual.notice_lines`)
+	c.WantCount(0, "a pause costs an attempt", `SELECT sum(failures) FROM punctual.outbox`)
 	channel := told(c.Fixture, incidents{})
 	if len(channel) != 1 || !strings.Contains(channel[0], "300 jobs are failing") {
 		t.Fatalf("%d messages, the first %.200s", len(channel), strings.Join(channel, ""))
@@ -86,8 +86,7 @@ func TestAHostThatIsDownIsToldOnce(t *testing.T) {
 		t.Errorf("the channel is told %q", channel)
 	}
 	c.WantCount(2*len(world), "messages to the others", `
-		SELECT count(*) FROM punctual.notice_messages m JOIN punctual.notice_lines l ON l.id = m.line_id
-		WHERE l.format <> 'slack'`)
+		SELECT count(*) FROM punctual.notice_messages WHERE format <> 'slack'`)
 }
 
 // Late runs of many jobs are a message at once, and then one every five minutes.
@@ -121,11 +120,11 @@ func TestALaterStateReplacesAnUnsentOne(t *testing.T) {
 	c.Tell()
 	c.WellAgain("job")
 	c.WantHeard("")
-	c.WantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_subjects`)
+	c.WantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_states`)
 }
 
 // What waits for a recipient is told with what comes after it: nothing is lost of what happened, and to which runs.
-func TestNewsThatWaitsIsToldWithWhatComesAfter(t *testing.T) {
+func TestWhatWaitsIsToldWithWhatComesAfter(t *testing.T) {
 	c := NewReplica(t)
 	c.Create("job", Never, Everything)
 	c.Dies("job")
@@ -134,9 +133,9 @@ func TestNewsThatWaitsIsToldWithWhatComesAfter(t *testing.T) {
 	c.Dies("job")
 	c.WellAgain("job")
 	c.Tell()
-	c.WantCount(1, "rows keep their place in the line",
-		`SELECT count(*) FROM punctual.notice_subjects WHERE tell_at < now() - interval '4 min'`)
-	if e := News(t, c.WantHeard("failing 1, dead 2, recovered 1")).Events[1]; len(e.Runs) != 2 {
+	c.WantCount(1, "rows keep their place",
+		`SELECT count(*) FROM punctual.notice_states WHERE tell_at < now() - interval '4 min'`)
+	if e := Digest(t, c.WantHeard("failing 1, dead 2, recovered 1")).Events[1]; len(e.Runs) != 2 {
 		t.Errorf("of the dead runs it names %v", e.Runs)
 	}
 }
@@ -147,12 +146,12 @@ func TestMessagesThatFollowEachOtherComeSlower(t *testing.T) {
 	c.Create("job", Never, slackly)
 	for _, want := range []string{"1 s", "2 s", "4 s", "1 s"} {
 		if want == "1 s" {
-			c.Exec(`UPDATE punctual.notice_lines SET delivered_at = now() - interval '1 min'`)
+			c.Exec(`UPDATE punctual.outbox SET delivered_at = now() - interval '1 min'`)
 		}
 		c.Dies("job")
 		c.Later()
 		told(c.Fixture, incidents{})
-		c.WantCount(1, "lines are held up for "+want, `SELECT count(*) FROM punctual.notice_lines
+		c.WantCount(1, "recipients are held up for "+want, `SELECT count(*) FROM punctual.outbox
 			WHERE pace = $1::text::interval`, want)
 	}
 }
@@ -163,7 +162,7 @@ func TestWithoutRecoveriesNothingStaysOpen(t *testing.T) {
 	c.Create("job", Never, Notify(Hook, domain.EventFailing, domain.EventDead))
 	c.Dies("job")
 	c.WantHeard("failing 1, dead 1")
-	c.WantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_subjects`)
+	c.WantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_states`)
 }
 
 // A frozen tenant's notices wait.
@@ -192,7 +191,7 @@ func TestARefusedMessageIsGivenUp(t *testing.T) {
 	}
 	c.Create("good", Never, Everything)
 	c.Dies("good")
-	if got := News(t, c.WantHeard("failing 1, dead 1")); got.Job != "good" {
+	if got := Digest(t, c.WantHeard("failing 1, dead 1")); got.Job != "good" {
 		t.Errorf("told of %s", got.Job)
 	}
 }

@@ -238,9 +238,9 @@ func QueueForget(b *pgx.Batch) {
 			DELETE FROM punctual.` + table + ` WHERE tenant IN (
 			    SELECT t.id FROM punctual.tenants t
 			    WHERE t.deleted_at < now() - interval '1 day' OR t.deleted_at IS NOT NULL AND NOT EXISTS (
-			        SELECT FROM punctual.notice_lines l
-			        WHERE l.tenant = t.id AND (l.causes <> '{}' OR EXISTS (
-			            SELECT FROM punctual.notice_subjects s WHERE s.line_id = l.id))))`)
+			        SELECT FROM punctual.outbox o
+			        WHERE o.tenant = t.id AND (o.causes <> '{}' OR EXISTS (
+			            SELECT FROM punctual.notice_states s WHERE s.recipient_id = o.id))))`)
 	}
 }
 

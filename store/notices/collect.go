@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 	"punctual/store/aside"
 	"punctual/store/definitions"
@@ -16,36 +17,38 @@ import (
 	"punctual/store/seal"
 )
 
-// tellBatch is how many notices one batch reads to find jobs with notices. It then tells all notices of these jobs.
-const tellBatch = 500
+// collectBatch is how many notices one batch reads to find jobs with notices. It then collects all notices of these jobs.
+const collectBatch = 500
 
-// telling is one batch of notices that joins the lines of recipients.
-type telling struct {
-	teller *Teller
-	tx     *pg.Tx
-	now    time.Time
-	jobs   []*toldJob // their rows of notified are locked
-	later  []uuid.UUID
-	until  []time.Time // when the jobs in later are looked at again
+// collection is one batch of notices that join the states of recipients.
+type collection struct {
+	notifier *Notifier
+	tx       *pg.Tx
+	now      time.Time
+	jobs     []*collected // their rows of notified are locked
+	later    []uuid.UUID
+	until    []time.Time // when the jobs in later are looked at again
 }
 
-// toldJob is a job with notices for its notify URLs.
-type toldJob struct {
+// collected is a job with notices for its notify URLs.
+type collected struct {
 	key    definitions.Version // the current version
 	tenant int32
 	job    *domain.Job
 	list   []domain.Notify // the recipients: the job's own list, or the tenant's
-	news   domain.News
+	digest domain.Digest
+
+	overlaps bool // most of its slots are skipped now
 }
 
 // dueNotices are the notices that are to be told, by their jobs.
 var dueNotices = aside.Rows{Kind: aside.Notice, Table: "notices", ID: "job_id", Are: "r.tell_at <= now()"}
 
-// Notify adds notices to the lines of the recipients of jobs, as far as they may be sent by now. Jobs that are stale by
-// now get their notice. Then the notices of each job join the line of each recipient that asked for any of them, in the
-// transaction that deletes the notices. A lock on the job's row of notified keeps two replicas from
-// telling one part each. No transaction waits for that lock here. left is true if there may be more.
-func (s *Teller) Notify(ctx context.Context) (left bool, err error) {
+// Collect adds notices to the states of the recipients of jobs, as far as they may be sent by now. Jobs that are stale
+// by now get their notice. Then the notices of each job join the state of each recipient that asked for any of them, in
+// the transaction that deletes the notices. A lock on the job's row of notified keeps two replicas from collecting one
+// part each. No transaction waits for that lock here. left is true if there may be more.
+func (s *Notifier) Collect(ctx context.Context) (left bool, err error) {
 	watched, err := s.findStale(ctx)
 	if err != nil {
 		return false, err
@@ -54,21 +57,21 @@ func (s *Teller) Notify(ctx context.Context) (left bool, err error) {
 		SELECT DISTINCT n.job_id
 		FROM (SELECT job_id FROM punctual.notices
 		      WHERE tell_at <= now() AND job_id <> ALL($2::uuid[]) ORDER BY tell_at LIMIT $1) n`,
-		tellBatch)
+		collectBatch)
 	if err == nil {
 		err = s.aside.Each(ctx, aside.Notice, found, func(ctx context.Context, jobs []uuid.UUID) error {
-			told, err := s.notify(ctx, jobs)
-			left = left || told
+			more, err := s.collect(ctx, jobs)
+			left = left || more
 			return err
 		})
 	}
 	return left || watched, pg.Wrap("creating notices of jobs", err)
 }
 
-// notify adds the notices of jobs to the lines of their recipients.
-func (s *Teller) notify(ctx context.Context, jobs []uuid.UUID) (told bool, err error) {
+// collect adds the notices of jobs to the states of their recipients.
+func (s *Notifier) collect(ctx context.Context, jobs []uuid.UUID) (told bool, err error) {
 	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		t := telling{teller: s, tx: tx}
+		t := collection{notifier: s, tx: tx}
 		if err := t.lock(ctx, jobs); err != nil {
 			return err
 		}
@@ -82,7 +85,7 @@ func (s *Teller) notify(ctx context.Context, jobs []uuid.UUID) (told bool, err e
 }
 
 // lock locks the jobs' rows of notified, and inserts missing ones. It deletes the notices of jobs that no longer exist.
-func (t *telling) lock(ctx context.Context, jobs []uuid.UUID) error {
+func (t *collection) lock(ctx context.Context, jobs []uuid.UUID) error {
 	var b pgx.Batch
 	b.Queue(`
 		DELETE FROM punctual.notices n
@@ -96,7 +99,7 @@ func (t *telling) lock(ctx context.Context, jobs []uuid.UUID) error {
 		WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`, jobs).
 		Query(func(rows pgx.Rows) error {
 			return pg.Each2(rows, func(now time.Time, id uuid.UUID) {
-				t.now, t.jobs = now, append(t.jobs, &toldJob{key: definitions.Version{Job: id}})
+				t.now, t.jobs = now, append(t.jobs, &collected{key: definitions.Version{Job: id}})
 			})
 		})
 	return t.tx.SendBatch(ctx, &b).Close()
@@ -104,9 +107,9 @@ func (t *telling) lock(ctx context.Context, jobs []uuid.UUID) error {
 
 // choose reads, under the lock, the jobs and when each event was last told. It keeps the jobs with any event that may
 // be told now; their other events are told along with it.
-func (t *telling) choose(ctx context.Context) error {
+func (t *collection) choose(ctx context.Context) error {
 	rows := pg.Query(ctx, t.tx, `
-		SELECT j.id, j.version, j.name, j.tenant, o.name, o.notify,
+		SELECT j.id, j.version, j.name, j.tenant, o.name, o.notify, n.overlapping_since IS NOT NULL,
 		       coalesce((SELECT min(greatest(now(), (n.sent ->> x.event)::timestamptz + `+Gap+`))
 		                 FROM punctual.notices x WHERE x.job_id = u.id), now())
 		FROM unnest($1::uuid[]) AS u(id)
@@ -115,16 +118,16 @@ func (t *telling) choose(ctx context.Context) error {
 		JOIN punctual.tenants o ON o.id = j.tenant
 		ORDER BY j.id`, t.ids())
 	t.jobs = t.jobs[:0]
-	var j toldJob
+	var j collected
 	var when time.Time
 	if _, err := pgx.ForEachRow(rows, []any{
-		&j.key.Job, &j.key.Version, &j.news.Job, &j.tenant, &j.news.Tenant, &j.list, &when,
+		&j.key.Job, &j.key.Version, &j.digest.Job, &j.tenant, &j.digest.Tenant, &j.list, &j.overlaps, &when,
 	}, func() error {
 		if when.After(t.now) {
 			t.putOff(j.key.Job, when)
 			return nil
 		}
-		j.news.JobID = j.key.Job
+		j.digest.JobID = j.key.Job
 		t.jobs = append(t.jobs, new(j))
 		return nil
 	}); err != nil {
@@ -133,32 +136,32 @@ func (t *telling) choose(ctx context.Context) error {
 	return t.define(ctx)
 }
 
-func (t *telling) putOff(job uuid.UUID, until time.Time) {
+func (t *collection) putOff(job uuid.UUID, until time.Time) {
 	t.later, t.until = append(t.later, job), append(t.until, until)
 }
 
-func (t *telling) ids() []uuid.UUID {
-	return pg.Column(t.jobs, func(j *toldJob) uuid.UUID { return j.key.Job })
+func (t *collection) ids() []uuid.UUID {
+	return pg.Column(t.jobs, func(j *collected) uuid.UUID { return j.key.Job })
 }
 
 // define reads the current definitions, which name the recipients. A job whose definition this binary cannot read waits
 // for a binary that can.
-func (t *telling) define(ctx context.Context) error {
-	versions := definitions.Of(t.jobs, func(j *toldJob) (definitions.Version, int32) { return j.key, j.tenant })
-	found, err := t.teller.definitions.Read(ctx, t.tx, versions)
+func (t *collection) define(ctx context.Context) error {
+	versions := definitions.Of(t.jobs, func(j *collected) (definitions.Version, int32) { return j.key, j.tenant })
+	found, err := t.notifier.definitions.Read(ctx, t.tx, versions)
 	if err != nil {
 		return err
 	}
-	t.jobs = slices.DeleteFunc(t.jobs, func(j *toldJob) bool {
+	t.jobs = slices.DeleteFunc(t.jobs, func(j *collected) bool {
 		if j.job = found.Jobs[j.key]; j.job != nil {
-			j.news.Host = host(j.job.URL())
+			j.digest.Host = host(j.job.URL())
 			if j.job.Notify != nil {
 				j.list = j.job.Notify
 			}
-			j.news.Runbook, j.news.Labels = j.job.Runbook, t.teller.labels(j.job.Labels)
+			j.digest.Runbook, j.digest.Labels = j.job.Runbook, t.notifier.labels(j.job.Labels)
 			return false
 		}
-		t.teller.options.Log.Error(
+		t.notifier.options.Log.Error(
 			"this version of Punctual cannot create notices of a job; it is tried again in a minute",
 			"job", j.key.Job, "version", j.key.Version, "error", found.Broken[j.key])
 		t.putOff(j.key.Job, t.now.Add(definitions.RetryIn))
@@ -194,16 +197,16 @@ LEFT JOIN LATERAL (
     WHERE event IN ('missed', 'late') AND age = 1) h ON true
 WHERE age <= $2 ORDER BY job_id, last_at, last_id, event, age`
 
-// take deletes the notices, and collects them as the news of each job.
-func (t *telling) take(ctx context.Context) error {
-	rows := pg.Query(ctx, t.tx, takeNotices, t.ids(), domain.NewsRuns)
-	news := make(map[uuid.UUID]*domain.News, len(t.jobs))
+// take deletes the notices, and collects them in a digest for each job.
+func (t *collection) take(ctx context.Context) error {
+	rows := pg.Query(ctx, t.tx, takeNotices, t.ids(), domain.DigestRuns)
+	digests := make(map[uuid.UUID]*domain.Digest, len(t.jobs))
 	for _, j := range t.jobs {
-		news[j.key.Job] = &j.news
+		digests[j.key.Job] = &j.digest
 	}
 	var job uuid.UUID
-	var e domain.NewsEvent
-	var r domain.NewsRun
+	var e domain.DigestEvent
+	var r domain.DigestRun
 	var run *uuid.UUID
 	_, err := pgx.ForEachRow(rows, []any{
 		&job, &e.Event, &e.Count, &e.Slots, &e.FirstAt, &e.LastAt, &e.Since, &e.Failures, &run, &r.ScheduledFor,
@@ -211,22 +214,22 @@ func (t *telling) take(ctx context.Context) error {
 		(*seal.Shown)(&r.Response),
 		&e.Cause, &e.CauseName,
 	}, func() error {
-		n := news[job]
+		n := digests[job]
 		if k := len(n.Events); k == 0 || n.Events[k-1].Event != e.Event {
-			e.Runs = []domain.NewsRun{}
+			e.Runs = []domain.DigestRun{}
 			n.Events = append(n.Events, e)
 			e.Since = nil // the event in the list owns it now
 		}
 		r.Error = cut(r.Error)
 		if run != nil {
-			r.ID, r.Link = *run, t.teller.link("/runs/"+run.String())
+			r.ID, r.Link = *run, t.notifier.link("/runs/"+run.String())
 			last := &n.Events[len(n.Events)-1]
 			last.Runs = append(last.Runs, r)
 		}
 		return nil
 	})
-	for _, n := range news {
-		n.Link = t.teller.linkToJob(n.Job)
+	for _, n := range digests {
+		n.Link = t.notifier.linkToJob(n.Job)
 	}
 	return err
 }
@@ -246,10 +249,10 @@ func host(u *url.URL) string {
 	if u.Port() != "" || u.Hostname() == "" {
 		return u.Host
 	}
-	return u.Host + ":" + map[string]string{"https": "443"}[u.Scheme] + map[string]string{"http": "80"}[u.Scheme]
+	return u.Host + ":" + wire.PortOf(u)
 }
 
-func (s *Teller) linkToJob(name string) string {
+func (s *Notifier) linkToJob(name string) string {
 	path := "/jobs/" + url.PathEscape(name)
 	if !s.options.Pages {
 		path += "/runs"
@@ -259,7 +262,7 @@ func (s *Teller) linkToJob(name string) string {
 
 // link returns a URL where people can read more: a page, or the operation of the API that has the same path. It is
 // empty if the public URL is not known.
-func (s *Teller) link(path string) string {
+func (s *Notifier) link(path string) string {
 	switch {
 	case s.options.PublicURL == "":
 		return ""
@@ -269,8 +272,8 @@ func (s *Teller) link(path string) string {
 	return s.options.PublicURL + "/v1" + path
 }
 
-// write postpones the jobs of later, and adds the news of the rest to the lines of their recipients.
-func (t *telling) write(ctx context.Context) error {
+// write postpones the jobs of later, and adds what is new of the rest to the states of their recipients.
+func (t *collection) write(ctx context.Context) error {
 	var b pgx.Batch
 	if len(t.later) > 0 {
 		b.Queue(`

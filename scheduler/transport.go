@@ -12,23 +12,23 @@ import (
 	"punctual/scheduler/notice"
 )
 
-// Courier sends what runs and notices send: requests with their credentials, and e-mail.
-type Courier struct {
+// Transport sends what runs and notices send: requests with their credentials, and e-mail.
+type Transport struct {
 	sender *credential.Sender
 	mailer *delivery.Mailer
 	origin domain.Origin
 }
 
-// NewCourier returns a courier that sends through client, and so to no address that jobs may not call.
-func NewCourier(
+// NewTransport returns a transport that sends through client, and so to no address that jobs may not call.
+func NewTransport(
 	secrets credential.Source, client *delivery.Client, mailer *delivery.Mailer, origin domain.Origin,
-) *Courier {
-	return &Courier{credential.NewSender(secrets, client), mailer, origin}
+) *Transport {
+	return &Transport{credential.NewSender(secrets, client), mailer, origin}
 }
 
 // Send sends a notice of a tenant that is no run, such as a test notice, to a recipient. An error means that the keys
 // and secrets for it could not be read from the database.
-func (c *Courier) Send(
+func (c *Transport) Send(
 	ctx context.Context, tenant int32, to domain.Recipient, job string, body []byte, timeout time.Duration,
 ) (wire.Result, error) {
 	return c.send(ctx, notice.Outgoing{
@@ -38,7 +38,7 @@ func (c *Courier) Send(
 
 // send sends a message, signed as all requests are. An error means that the keys and secrets for it could not be read
 // from the database.
-func (c *Courier) send(ctx context.Context, m notice.Outgoing, timeout time.Duration) (wire.Result, error) {
+func (c *Transport) send(ctx context.Context, m notice.Outgoing, timeout time.Duration) (wire.Result, error) {
 	about := domain.Job{Tenant: m.Tenant, Definition: domain.Definition{Name: "notice"}}
 	job, err := about.Notice(m.To.URL, m.To.Secret)
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *Courier) send(ctx context.Context, m notice.Outgoing, timeout time.Dura
 }
 
 // transmit sends an attempt's request. An error is one of credential.Sender.Send.
-func (c *Courier) transmit(
+func (c *Transport) transmit(
 	ctx context.Context, a domain.Assignment, r wire.Request, now time.Time,
 ) (wire.Result, error) {
 	if r.URL.Scheme == "mailto" {
@@ -67,7 +67,7 @@ func (c *Courier) transmit(
 }
 
 // mail sends a notice by e-mail.
-func (c *Courier) mail(ctx context.Context, a domain.Assignment, timeout time.Duration) wire.Result {
+func (c *Transport) mail(ctx context.Context, a domain.Assignment, timeout time.Duration) wire.Result {
 	var body notice.Email
 	if json.Unmarshal(a.Body, &body) != nil {
 		return wire.Result{Reason: wire.ReasonMailRefused, Error: "its body is not that of an e-mail", Final: true}

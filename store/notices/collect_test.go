@@ -98,14 +98,14 @@ func TestANoticeSaysWhatHappened(t *testing.T) {
 		Summary(t, heard[pager]) != "late 1000, recovered 1" {
 		t.Fatalf("heard %v", heard)
 	}
-	n := News(t, heard[Hook])
+	n := Digest(t, heard[Hook])
 	if n.Job != "job" || n.JobID != job.ID || n.Tenant != "default" {
 		t.Errorf("the notice is about %q (%s) of %q", n.Job, n.JobID, n.Tenant)
 	}
 	late := n.Events[0]
-	if len(late.Runs) != domain.NewsRuns || late.LastAt.Sub(late.FirstAt) != 999*time.Second ||
+	if len(late.Runs) != domain.DigestRuns || late.LastAt.Sub(late.FirstAt) != 999*time.Second ||
 		!late.Runs[0].HappenedAt.Equal(late.LastAt) ||
-		!slices.IsSortedFunc(late.Runs, func(a, b domain.NewsRun) int { return b.HappenedAt.Compare(a.HappenedAt) }) {
+		!slices.IsSortedFunc(late.Runs, func(a, b domain.DigestRun) int { return b.HappenedAt.Compare(a.HappenedAt) }) {
 		t.Errorf("of the late runs it says %+v", late)
 	}
 	for i, r := range n.Events[2].Runs {
@@ -134,7 +134,7 @@ func TestANoticeLinksToWhatItIsAbout(t *testing.T) {
 			c.Create("job", Never, Notify(Hook, domain.EventDead))
 			o := Buried(c.Begun("job"))
 			c.Finish(o)
-			n := News(t, c.Hears()[Hook])
+			n := Digest(t, c.Hears()[Hook])
 			if got := n.Events[0].Runs[0].Link; n.Link != public+want[0] || got != public+want[1]+o.RunID.String() {
 				t.Errorf("it links to %q and %q", n.Link, got)
 			}
@@ -159,7 +159,7 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 		c.WantHeard("")
 		c.Edit("job", Everything)
 		c.Dies("job")
-		c.WantHeard("dead 1") // the job has been failing since its first death, so only the death is news
+		c.WantHeard("dead 1") // the job has been failing since its first death, so only the death is new
 	})
 	t.Run("of a paused job", func(t *testing.T) {
 		c := NewReplica(t)
@@ -200,7 +200,7 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 // Each event is told once, however many replicas send notices and while further events happen.
 func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	c := NewReplica(t)
-	const jobs, deaths, tellers = 5, 8, 4 // with an odd number of jobs, each job has runs that die and runs that succeed
+	const jobs, deaths, collectors = 5, 8, 4 // with an odd number of jobs, each job has runs that die and runs that succeed
 	var all []domain.Assignment
 	for i := range jobs {
 		c.Create(fmt.Sprint("job-", i), Never, Everything)
@@ -208,12 +208,12 @@ func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	for i := range jobs * deaths {
 		all = append(all, c.Begun(fmt.Sprint("job-", i%jobs)))
 	}
-	var telling, dying sync.WaitGroup
+	var collecting, dying sync.WaitGroup
 	stop := make(chan struct{})
-	for range tellers {
-		telling.Go(func() {
+	for range collectors {
+		collecting.Go(func() {
 			for {
-				if _, err := c.Notices.Notify(t.Context()); err != nil {
+				if _, err := c.Notices.Collect(t.Context()); err != nil {
 					t.Error(err)
 				}
 				select {
@@ -235,7 +235,7 @@ func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	}
 	dying.Wait()
 	close(stop)
-	telling.Wait()
+	collecting.Wait()
 	c.Later()
 	c.Tell()
 	told := map[domain.Event]int{}

@@ -16,8 +16,8 @@ func TestAJobNotifiesOfWhatItsURLsAskFor(t *testing.T) {
 			t.Errorf("%s: %t", event, got)
 		}
 	}
-	n := News{Events: []NewsEvent{{Event: EventMissed}, {Event: EventLate}, {Event: EventDead}}}
-	for url, want := range map[string][]NewsEvent{
+	n := Digest{Events: []DigestEvent{{Event: EventMissed}, {Event: EventLate}, {Event: EventDead}}}
+	for url, want := range map[string][]DigestEvent{
 		"http://127.0.0.1:9/a": {{Event: EventLate}, {Event: EventDead}}, "http://127.0.0.1:9/b": {{Event: EventLate}},
 		"http://127.0.0.1:9/c": {},
 	} {
@@ -26,7 +26,7 @@ func TestAJobNotifiesOfWhatItsURLsAskFor(t *testing.T) {
 		}
 	}
 	if len(n.Events) != 3 || n.Events[0].Event != EventMissed {
-		t.Errorf("the news themselves are now %v", n.Events)
+		t.Errorf("the digest itself is now %v", n.Events)
 	}
 }
 
@@ -58,25 +58,25 @@ func TestANoticeIsSentAsItself(t *testing.T) {
 	}
 }
 
-// News that come later add to what they repeat: what the earlier ones know is kept.
-func TestMergedNewsKeepWhatIsKnown(t *testing.T) {
+// Digest that come later add to what they repeat: what the earlier ones know is kept.
+func TestMergedDigestsKeepWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	at := func(minute int) time.Time { return time.Date(2026, 12, 1, 2, minute, 0, 0, time.UTC) }
-	earlier := News{Events: []NewsEvent{
+	earlier := Digest{Events: []DigestEvent{
 		{
 			Event: EventLate, Count: 15, FirstAt: at(1), LastAt: at(2), Cause: "limit", CauseName: "max_concurrent_runs",
-			Runs: make([]NewsRun, 15),
+			Runs: make([]DigestRun, 15),
 		},
 		{Event: EventMissed, Count: 1, Slots: 3, FirstAt: at(3), LastAt: at(3)},
 	}}
-	later := News{Job: "renamed", Events: []NewsEvent{
-		{Event: EventLate, Count: 15, FirstAt: at(5), LastAt: at(6), Runs: make([]NewsRun, 15)},
+	later := Digest{Job: "renamed", Events: []DigestEvent{
+		{Event: EventLate, Count: 15, FirstAt: at(5), LastAt: at(6), Runs: make([]DigestRun, 15)},
 	}}
-	want := News{Job: "renamed", Events: []NewsEvent{
+	want := Digest{Job: "renamed", Events: []DigestEvent{
 		{Event: EventMissed, Count: 1, Slots: 3, FirstAt: at(3), LastAt: at(3)},
 		{
 			Event: EventLate, Count: 30, FirstAt: at(1), LastAt: at(6), Cause: "limit", CauseName: "max_concurrent_runs",
-			Runs: make([]NewsRun, NewsRuns),
+			Runs: make([]DigestRun, DigestRuns),
 		},
 	}}
 	if diff := cmp.Diff(want, earlier.Merge(later)); diff != "" {
@@ -87,20 +87,20 @@ func TestMergedNewsKeepWhatIsKnown(t *testing.T) {
 // A host is unreachable if the newest trouble is that nothing connected to it.
 func TestWhatAnUnreachableHostIs(t *testing.T) {
 	t.Parallel()
-	refused, answered := NewsRun{Reason: ReasonConnect}, NewsRun{Reason: ReasonHTTP5xx, HTTPStatus: 503}
+	refused, answered := DigestRun{Reason: ReasonConnect}, DigestRun{Reason: ReasonHTTP5xx, HTTPStatus: 503}
 	for _, test := range []struct {
 		name, host string
-		runs       [2]NewsRun // the older and the newer
+		runs       [2]DigestRun // the older and the newer
 		want       bool
 	}{
-		{"nothing connects", "a:443", [2]NewsRun{answered, refused}, true},
-		{"it answered last", "a:443", [2]NewsRun{refused, answered}, false},
-		{"a placeholder names it", "", [2]NewsRun{refused, refused}, false},
+		{"nothing connects", "a:443", [2]DigestRun{answered, refused}, true},
+		{"it answered last", "a:443", [2]DigestRun{refused, answered}, false},
+		{"a placeholder names it", "", [2]DigestRun{refused, refused}, false},
 	} {
-		news := News{Host: test.host, Events: []NewsEvent{
+		d := Digest{Host: test.host, Events: []DigestEvent{
 			{Event: EventFailing, Runs: test.runs[:1]}, {Event: EventDead, Runs: test.runs[1:]}, {Event: EventLate},
 		}}
-		if _, got := news.Unreachable(); got != test.want {
+		if _, got := d.Unreachable(); got != test.want {
 			t.Errorf("%s: %t", test.name, got)
 		}
 	}

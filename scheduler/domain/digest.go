@@ -43,8 +43,8 @@ func recipientURL(raw string) (*url.URL, error) {
 	return &url.URL{Scheme: "mailto", Opaque: address}, nil
 }
 
-// News is what happened to a job since its last notice.
-type News struct {
+// Digest is what happened to a job since its last notice.
+type Digest struct {
 	Job    string    `json:"job"` // name
 	JobID  uuid.UUID `json:"job_id"`
 	Tenant string    `json:"tenant"`         // name
@@ -53,7 +53,7 @@ type News struct {
 	Labels  map[string]string `json:"labels,omitempty"`
 	Runbook string            `json:"runbook,omitempty"` // URL
 	Link    string            `json:"link,omitempty"`    // to the job's runs
-	Events  []NewsEvent       `json:"events"`            // the events that were asked for; the latest comes last
+	Events  []DigestEvent     `json:"events"`            // the events that were asked for; the latest comes last
 	Former  []Identity        `json:"-"`                 // others under which the recipient knows the job's trouble
 }
 
@@ -64,10 +64,10 @@ type Identity struct {
 }
 
 // Identity returns what Alertmanager knows the job by now.
-func (n News) Identity() Identity { return Identity{n.Job, n.Labels} }
+func (d Digest) Identity() Identity { return Identity{d.Job, d.Labels} }
 
-// NewsEvent is an event and how often it happened.
-type NewsEvent struct {
+// DigestEvent is an event and how often it happened.
+type DigestEvent struct {
 	Event   Event     `json:"event"`
 	Count   int       `json:"count"` // of runs; for missed, of recorded skips
 	FirstAt time.Time `json:"first_at"`
@@ -83,20 +83,20 @@ type NewsEvent struct {
 	Cause     string `json:"cause,omitempty"`
 	CauseName string `json:"cause_name,omitempty"`
 	// Step is, for approval, the step that waits, and Until the instant until which it waits.
-	Step  string     `json:"step,omitempty"`
-	Until *time.Time `json:"until,omitempty"`
-	Runs  []NewsRun  `json:"runs"` // the newest ones, newest first: at most NewsRuns
+	Step  string      `json:"step,omitempty"`
+	Until *time.Time  `json:"until,omitempty"`
+	Runs  []DigestRun `json:"runs"` // the newest ones, newest first: at most DigestRuns
 }
 
-// NewsRuns is how many runs of an event a notice describes, so that a thousand dead runs make a request no larger
+// DigestRuns is how many runs of an event a notice describes, so that a thousand dead runs make a request no larger
 // than twenty do.
-const NewsRuns = 20
+const DigestRuns = 20
 
-// NewsResponse is how many bytes of a response a notice quotes.
-const NewsResponse = 200
+// DigestResponse is how many bytes of a response a notice quotes.
+const DigestResponse = 200
 
-// NewsRun is a run that an event is about; for missed, the recorded skip.
-type NewsRun struct {
+// DigestRun is a run that an event is about; for missed, the recorded skip.
+type DigestRun struct {
 	ID           uuid.UUID `json:"id"`
 	ScheduledFor time.Time `json:"scheduled_for"` // for missed, the last of the slots
 	HappenedAt   time.Time `json:"happened_at"`
@@ -104,25 +104,28 @@ type NewsRun struct {
 	Reason       Reason    `json:"reason,omitempty"`
 	HTTPStatus   int       `json:"http_status,omitempty"`
 	Error        string    `json:"error,omitempty"`    // its start
-	Response     string    `json:"response,omitempty"` // its first NewsResponse bytes
+	Response     string    `json:"response,omitempty"` // its first DigestResponse bytes
 	Link         string    `json:"link,omitempty"`     // to the run
 }
 
-// For returns the part of the news that a recipient asked for, in any of its entries.
-func (n News) For(r Recipient, list []Notify) News {
-	n.Events = slices.DeleteFunc(slices.Clone(n.Events), func(e NewsEvent) bool {
-		return !r.Asks(list, e.Event)
-	})
-	return n
+// For returns the part of the digest that a recipient asked for, in any of its entries.
+func (d Digest) For(r Recipient, list []Notify) Digest {
+	return d.Only(func(e Event) bool { return r.Asks(list, e) })
 }
 
-// Merge returns the news with those that came after it. Each event is there once, at the place of its newest
+// Only returns the part of the digest that is about some events.
+func (d Digest) Only(about func(Event) bool) Digest {
+	d.Events = slices.DeleteFunc(slices.Clone(d.Events), func(e DigestEvent) bool { return !about(e.Event) })
+	return d
+}
+
+// Merge returns the digest with what came after it. Each event is there once, at the place of its newest
 // occurrence.
-func (n News) Merge(after News) News {
+func (d Digest) Merge(after Digest) Digest {
 	merged := after
-	merged.Events = slices.Clone(n.Events)
+	merged.Events = slices.Clone(d.Events)
 	for _, e := range after.Events {
-		if i := slices.IndexFunc(merged.Events, func(o NewsEvent) bool { return o.Event == e.Event }); i >= 0 {
+		if i := slices.IndexFunc(merged.Events, func(o DigestEvent) bool { return o.Event == e.Event }); i >= 0 {
 			old := merged.Events[i]
 			merged.Events = slices.Delete(merged.Events, i, i+1)
 			e.Count, e.Slots = e.Count+old.Count, e.Slots+old.Slots
@@ -131,7 +134,7 @@ func (n News) Merge(after News) News {
 			}
 			e.FirstAt = Earlier(e.FirstAt, old.FirstAt)
 			e.Runs = slices.Concat(e.Runs, old.Runs)
-			e.Runs = e.Runs[:min(len(e.Runs), NewsRuns)]
+			e.Runs = e.Runs[:min(len(e.Runs), DigestRuns)]
 		}
 		merged.Events = append(merged.Events, e)
 	}
@@ -139,8 +142,8 @@ func (n News) Merge(after News) News {
 }
 
 // State returns the newest event that says whether the job is well; empty: none does.
-func (n News) State() Event {
-	for _, e := range slices.Backward(n.Events) {
+func (d Digest) State() Event {
+	for _, e := range slices.Backward(d.Events) {
 		if e.Event.Trouble() || e.Event.EndsTrouble() {
 			return e.Event
 		}
@@ -149,13 +152,13 @@ func (n News) State() Event {
 }
 
 // Unreachable reports whether the newest trouble is that the job's host could not be reached, and returns the error.
-func (n News) Unreachable() (why string, is bool) {
-	for _, e := range slices.Backward(n.Events) {
+func (d Digest) Unreachable() (why string, is bool) {
+	for _, e := range slices.Backward(d.Events) {
 		if e.Event != EventFailing && e.Event != EventDead || len(e.Runs) == 0 {
 			continue
 		}
 		r := e.Runs[0]
-		return r.Error, n.Host != "" && wire.NoConnection(wire.Reason(r.Reason), r.Error)
+		return r.Error, d.Host != "" && wire.NoConnection(wire.Reason(r.Reason), r.Error)
 	}
 	return "", false
 }
