@@ -18,6 +18,8 @@ type Chore struct {
 	Does string // for the log, such as "ending pauses"
 	// Every is how often a replica does the chore without being asked; 0: only when it is asked.
 	Every time.Duration
+	// Due is the store's own: its condition, in SQL, by which a heartbeat asks for the chore; empty: none does.
+	Due string
 	// Batch does a part of the work. left is true while there is more to do, once wait has passed.
 	Batch func(context.Context) (wait time.Duration, left bool, err error)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,40 +23,26 @@ import (
 	"punctual/store/reports"
 )
 
-// The names of the chores for which a heartbeat asks.
-const (
-	choreGates   = "gates"
-	choreReports = "reports"
-)
+const choreReports = "reports"
 
-// asked are the chores for which a heartbeat asks: each has work if a condition in SQL is true.
-var asked = []struct{ chore, due string }{
-	{claim.ChoreSilent, claim.AnySilent},
-	{claim.ChoreWorkflows, claim.WorkflowsDue},
-	{choreReports, reports.Any},
-	{jobs.ChorePauses, jobs.AnyPauseOver},
-	{jobs.ChoreDated, jobs.AnyDatedWork},
-	{events.Chore, events.Any},
-	{letters.Chore, `EXISTS (SELECT FROM punctual.operations WHERE state = 'running')`},
-	{scheduler.ChoreNotices, `EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now())
+// askedOfOthers are the chores that the scheduler has itself, and when a heartbeat asks for them.
+var askedOfOthers = []scheduler.Chore{
+	{Name: scheduler.ChoreNotices, Due: `EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now())
            OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now())
            OR ` + notices.OutboxDue},
-	{scheduler.ChoreLifecycle, notices.AnyLifecycle},
-	{scheduler.ChoreHolds, `EXISTS (` + claim.Unheld + `)`},
-	{
-		choreGates,
-		`(SELECT job_id FROM punctual.exclusive WHERE earlier_runs IS NOT NULL ORDER BY job_id LIMIT 1) IS NOT NULL`,
-	},
-	{aside.Chore, aside.AnyDue},
-	{claim.ChoreLimits, claim.LimitsDue},
+	{Name: scheduler.ChoreLifecycle, Due: notices.AnyLifecycle},
+	{Name: scheduler.ChoreHolds, Due: `EXISTS (` + claim.Unheld + `)`},
 }
 
 // choresDue lists, for a heartbeat, the chores for which there is work now or in the next two seconds. So an idle
 // replica sends no other query for them. choresAsked are their names.
 var choresDue, choresAsked = func() (due string, names []string) {
-	for _, a := range asked {
-		names = append(names, a.chore)
-		due += `CASE WHEN ` + a.due + ` THEN '` + a.chore + `' END, `
+	for _, c := range slices.Concat(new(Store).Chores(), askedOfOthers) {
+		if c.Due == "" {
+			continue
+		}
+		names = append(names, c.Name)
+		due += `CASE WHEN ` + c.Due + ` THEN '` + c.Name + `' END, `
 	}
 	return `array_remove(ARRAY[` + strings.TrimSuffix(due, ", ") + `], NULL)`, names
 }()
@@ -72,16 +59,35 @@ const choresAlways = `ARRAY['` + choreReports + `', '` + events.Chore + `']`
 // Chores returns what every replica does beside its claims.
 func (s *Store) Chores() []scheduler.Chore {
 	return []scheduler.Chore{
-		{Name: claim.ChoreSilent, Does: "ending attempts whose targets are silent", Batch: s.Claims.EndSilent},
-		{Name: claim.ChoreWorkflows, Does: "letting workflows continue", Batch: s.Claims.AdvanceWorkflows},
-		{Name: choreReports, Does: "ending runs as their targets have reported", Batch: atOnce(s.Reports.Apply)},
-		{Name: jobs.ChorePauses, Does: "ending pauses", Batch: s.Jobs.EndDuePauses},
-		{Name: jobs.ChoreDated, Does: "fitting dated runs to their jobs", Batch: s.Jobs.FitDated},
-		{Name: events.Chore, Does: "fanning events out", Batch: s.Events.FanOut},
-		{Name: letters.Chore, Does: "work on operations", Batch: s.Letters.Operate},
-		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.Claims.FreeGates)},
-		{Name: aside.Chore, Does: "trying again what was set aside", Batch: atOnce(s.tryAside)},
-		{Name: claim.ChoreLimits, Does: "setting due what waits at limits", Batch: atOnce(s.Claims.ReleaseLimits)},
+		{
+			Name: claim.ChoreSilent, Does: "ending attempts whose targets are silent",
+			Due: claim.AnySilent, Batch: s.Claims.EndSilent,
+		},
+		{
+			Name: claim.ChoreWorkflows, Does: "letting workflows continue",
+			Due: claim.WorkflowsDue, Batch: s.Claims.AdvanceWorkflows,
+		},
+		{
+			Name: choreReports, Does: "ending runs as their targets have reported",
+			Due: reports.Any, Batch: atOnce(s.Reports.Apply),
+		},
+		{Name: jobs.ChorePauses, Does: "ending pauses", Due: jobs.AnyPauseOver, Batch: s.Jobs.EndDuePauses},
+		{Name: jobs.ChoreDated, Does: "fitting dated runs to their jobs", Due: jobs.AnyDatedWork, Batch: s.Jobs.FitDated},
+		{Name: events.Chore, Does: "fanning events out", Due: events.Any, Batch: s.Events.FanOut},
+		{
+			Name: letters.Chore, Does: "work on operations",
+			Due: `EXISTS (SELECT FROM punctual.operations WHERE state = 'running')`, Batch: s.Letters.Operate,
+		},
+		{
+			Name: "gates", Does: "freeing the gates of jobs",
+			Due:   `(SELECT job_id FROM punctual.exclusive WHERE earlier_runs IS NOT NULL ORDER BY job_id LIMIT 1) IS NOT NULL`,
+			Batch: atOnce(s.Claims.FreeGates),
+		},
+		{Name: aside.Chore, Does: "trying again what was set aside", Due: aside.AnyDue, Batch: atOnce(s.tryAside)},
+		{
+			Name: claim.ChoreLimits, Does: "setting due what waits at limits",
+			Due: claim.LimitsDue, Batch: atOnce(s.Claims.ReleaseLimits),
+		},
 		{
 			Name: "service", Does: "noting which queues are served", Every: 10 * time.Second,
 			Batch: atOnce(s.Claims.NoteService),
@@ -143,15 +149,16 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 		return false, errors.Join(zones, err)
 	}
 	failed := []error{zones, s.Tenants.WarnOfKeys(ctx)}
-	for _, chore := range []func(context.Context) (int, bool, error){
-		s.Claims.Sweep, s.Jobs.SweepDated, s.ForgetIdempotencyKeys, s.Jobs.ForgetCompletedJobs, s.Jobs.PurgeJobs,
-		s.Jobs.ForgetVersions, s.Jobs.ForgetSequences,
-		s.Letters.ForgetDeadLetters, s.Letters.ForgetOperations, s.Events.Forget, s.Overview.ForgetHours,
-		s.Overview.ForgetUsage, s.ForgetService, s.ForgetReplicas,
-		s.Notices.EndIncidents, s.Notices.Forget, s.Secrets.ForgetOfDeleted, s.Audit.Forget,
-		s.ForgetReports, s.Changes.Forget, s.Archives.Forget, s.Aside.Forget,
-	} {
-		_, more, err := withinTurn(ctx, chore)
+	parts := []func(context.Context) (int, bool, error){
+		s.Claims.Sweep, s.Jobs.SweepDated, s.Jobs.ForgetCompletedJobs, s.Jobs.PurgeJobs, s.Jobs.ForgetVersions,
+		s.Events.Forget, s.Notices.EndIncidents, s.Notices.Forget, s.Secrets.ForgetOfDeleted, s.Audit.Forget,
+		s.Changes.Forget, s.Archives.Forget,
+	}
+	for table := range s.kept() {
+		parts = append(parts, func(ctx context.Context) (int, bool, error) { return s.ForgetOld(ctx, table) })
+	}
+	for _, part := range parts {
+		_, more, err := withinTurn(ctx, part)
 		left, failed = left || more, append(failed, err)
 	}
 	failed = append(failed, s.Days.Retire(ctx)) // last, because it may take minutes
@@ -162,10 +169,10 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 // takes longer hangs at some row, and keeps no other from its turn.
 const turn = 20 * time.Second
 
-func withinTurn(ctx context.Context, chore func(context.Context) (int, bool, error)) (int, bool, error) {
+func withinTurn(ctx context.Context, part func(context.Context) (int, bool, error)) (int, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, turn)
 	defer cancel()
-	return chore(ctx)
+	return part(ctx)
 }
 
 // takeTidying reports whether this replica is to tidy: it was the last to do so, or no replica has in the last minute.
@@ -210,25 +217,4 @@ func (s *Store) CallWatchdog(ctx context.Context, call func(context.Context) err
 	}
 	return pg.Wrap("noting that the watchdog was called",
 		pg.Exec(ctx, conns, `UPDATE punctual.deployment SET watchdog_called_at = now()`))
-}
-
-// ForgetIdempotencyKeys deletes keys older than 24 hours.
-func (s *Store) ForgetIdempotencyKeys(ctx context.Context) (forgotten int, left bool, err error) {
-	return pg.ForgetOld(ctx, s.DB.Chores, "idempotency_keys", "created_at", []string{"tenant", "key"}, 24*time.Hour)
-}
-
-// ForgetReports deletes reports that are older than any run that is kept.
-func (s *Store) ForgetReports(ctx context.Context) (forgotten int, left bool, err error) {
-	return s.Reports.Forget(ctx, s.Options.FailureRetention)
-}
-
-// ForgetService deletes the records of service that explain no run that is kept.
-func (s *Store) ForgetService(ctx context.Context) (forgotten int, left bool, err error) {
-	return pg.ForgetOld(
-		ctx, s.DB.Chores, "service_periods", "until", []string{"queue", "since"}, s.Options.FailureRetention)
-}
-
-// ForgetReplicas deletes what is known of replicas that ended before any run that is kept.
-func (s *Store) ForgetReplicas(ctx context.Context) (forgotten int, left bool, err error) {
-	return pg.ForgetOld(ctx, s.DB.Chores, "replicas_seen", "seen_at", []string{"id"}, s.Options.FailureRetention)
 }

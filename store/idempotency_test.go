@@ -99,7 +99,7 @@ func TestIdempotent(t *testing.T) {
 			c.Exec(`UPDATE punctual.idempotency_keys SET created_at = now() - interval '25 hours'`)
 		}
 		for _, want := range []int{1, 0} {
-			if n, _, err := c.ForgetIdempotencyKeys(t.Context()); err != nil || n != want {
+			if n, _, err := c.ForgetOld(t.Context(), "idempotency_keys"); err != nil || n != want {
 				t.Errorf("%d forgotten, %v", n, err)
 			}
 		}

@@ -269,7 +269,7 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 		if _, _, err := c.Jobs.ForgetCompletedJobs(ctx); err != nil {
 			t.Error(err)
 		}
-		if _, _, err := c.ForgetIdempotencyKeys(ctx); err != nil {
+		if _, _, err := c.ForgetOld(ctx, "idempotency_keys"); err != nil {
 			t.Error(err)
 		}
 	})

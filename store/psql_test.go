@@ -52,7 +52,7 @@ func TestTheHistoryNamesTheHostOfAReplicaThatHasEnded(t *testing.T) {
 		t.Error("nobody knows who ran it")
 	}
 	c.Exec(`UPDATE punctual.replicas_seen SET seen_at = seen_at - interval '2 years'`)
-	if n, _, err := c.ForgetReplicas(t.Context()); n == 0 || err != nil {
+	if n, _, err := c.ForgetOld(t.Context(), "replicas_seen"); n == 0 || err != nil {
 		t.Errorf("%d replicas are forgotten, error %v", n, err)
 	}
 	if n := c.Count(`SELECT count(*) FROM punctual.run_history WHERE job = 'ran' AND host IS NULL`); n != 1 {
@@ -65,7 +65,7 @@ func TestAReplicaThatRunsIsNotForgotten(t *testing.T) {
 	c := NewReplica(t)
 	c.Exec(`UPDATE punctual.replicas_seen SET seen_at = now() - interval '2 years'`)
 	Must(t, c.Claims.NoteReplicas(t.Context()))
-	if n, _, err := c.ForgetReplicas(t.Context()); n != 0 || err != nil {
+	if n, _, err := c.ForgetOld(t.Context(), "replicas_seen"); n != 0 || err != nil {
 		t.Errorf("%d replicas are forgotten, error %v", n, err)
 	}
 }

@@ -182,7 +182,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		Log: o.Log, DefaultJitter: o.DefaultJitter, Retention: o.Retention,
 	})
 	s.Letters = letters.New(s.DB, s.Days, s.Definitions, s.Jobs, s.Aside, letters.Options{
-		Log: o.Log, DefaultJitter: o.DefaultJitter, Retention: o.Retention, FailureRetention: o.FailureRetention,
+		Log: o.Log, DefaultJitter: o.DefaultJitter, Retention: o.Retention,
 	})
 	return s, nil
 }

@@ -229,8 +229,3 @@ func (a *Aside) Whose(ctx context.Context, item Item) Item {
 func (a *Aside) PutRun(ctx context.Context, kind Kind, run uuid.UUID, reason error) bool {
 	return a.Put(ctx, a.Whose(ctx, Item{Kind: kind, ID: run}), reason)
 }
-
-// Forget deletes items that nobody has tried since they were to be: there is nothing left to do about them.
-func (a *Aside) Forget(ctx context.Context) (forgotten int, left bool, err error) {
-	return pg.ForgetOld(ctx, a.db.Chores, "set_aside", "retry_at", []string{"kind", "item"}, time.Hour)
-}

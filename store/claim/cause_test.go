@@ -163,7 +163,7 @@ func TestServiceIsNotedOnlyOnChangeAndForgotten(t *testing.T) {
 		t.Errorf("%d periods after a gap", n)
 	}
 	c.Exec(`UPDATE punctual.service_periods SET since = since - interval '2 years', until = until - interval '2 years'`)
-	if n, left, err := c.ForgetService(t.Context()); n != 2 || left || err != nil {
+	if n, left, err := c.ForgetOld(t.Context(), "service_periods"); n != 2 || left || err != nil {
 		t.Errorf("forgot %d, %t, %v", n, left, err)
 	}
 }

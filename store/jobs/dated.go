@@ -305,11 +305,6 @@ func notPending(key string) error {
 // SequencesKept is for how long a sequence guards its key once the run that had it was claimed or cancelled.
 const SequencesKept = 24 * time.Hour
 
-// ForgetSequences removes sequences that guard no more.
-func (s *Jobs) ForgetSequences(ctx context.Context) (int, bool, error) {
-	return pg.ForgetOld(ctx, s.db.Chores, "dated_sequences", "left_at", []string{"job_id", "key"}, SequencesKept)
-}
-
 // DatedRange is a part of a job's pending dated runs, the soonest first.
 type DatedRange struct {
 	From, To *time.Time // nil: no bound; To is not included

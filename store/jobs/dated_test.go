@@ -166,7 +166,7 @@ func TestASequenceGuardsItsKeyForADayAfterItsRunHasLeft(t *testing.T) {
 	if out := replace(1); !out.Created {
 		t.Errorf("a day later: %+v", out)
 	}
-	_, _, err = c.Jobs.ForgetSequences(t.Context())
+	_, _, err = c.ForgetOld(t.Context(), "dated_sequences")
 	Must(t, err)
 	c.WantCount(0, "sequences are kept", `SELECT count(*) FROM punctual.dated_sequences`)
 }

@@ -14,7 +14,6 @@
 package letters
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
@@ -25,13 +24,11 @@ import (
 	"punctual/store/pg"
 )
 
-// Options says what the absent fields of a definition mean, and how long rows are kept.
+// Options says what the absent fields of a definition mean, and how long runs are kept.
 type Options struct {
 	Log           *slog.Logger
 	DefaultJitter time.Duration // jitter of cron slots a minute or more apart whose definition sets none
 	Retention     time.Duration // how far back slots may be backfilled
-	// FailureRetention is how long resolved dead letters and ended operations are kept.
-	FailureRetention time.Duration
 }
 
 // Letters are the dead letters and operations of a database. Safe for concurrent use.
@@ -54,13 +51,3 @@ func New(
 
 // groupCursor is the list that a cursor of groups belongs to.
 const groupCursor byte = 'g'
-
-// ForgetDeadLetters deletes dead letters that were resolved before the failures' retention began.
-func (l *Letters) ForgetDeadLetters(ctx context.Context) (forgotten int, left bool, err error) {
-	return pg.ForgetOld(ctx, l.db.Chores, "dead_letters", "resolved_at", []string{"run_id"}, l.options.FailureRetention)
-}
-
-// ForgetOperations deletes operations that ended before the failures' retention began.
-func (l *Letters) ForgetOperations(ctx context.Context) (forgotten int, left bool, err error) {
-	return pg.ForgetOld(ctx, l.db.Chores, "operations", "finished_at", []string{"id"}, l.options.FailureRetention)
-}

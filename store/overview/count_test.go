@@ -292,18 +292,3 @@ func TestAnHourIsCountedForTheLastTimeAfterADay(t *testing.T) {
 		}
 	}
 }
-
-func TestCountedHoursAreForgotten(t *testing.T) {
-	b := newBoard(t)
-	b.run(1, 1, 5, "succeeded", "schedule", 0)
-	b.count()
-	b.exec(`INSERT INTO punctual.counted_hours (hour) VALUES ($1::timestamptz - interval '9 days')`, b.begin)
-	b.exec(`INSERT INTO punctual.hourly_runs (hour, tenant, round, succeeded, dead, cancelled, skipped, unended, lateness)
-		VALUES ($1::timestamptz - interval '9 days', 1, 1, 1, 0, 0, 0, 0, '{}')`, b.begin)
-	for _, want := range []int{2, 0} {
-		if n, left, err := b.ForgetHours(t.Context()); n != want || left || err != nil {
-			t.Errorf("forgot %d, want %d; left %t, %v", n, want, left, err)
-		}
-	}
-	b.want(1, "1 succeeded, 0 dead, 0 cancelled, 0 skipped, 0 unended, 1 timely")
-}

@@ -76,7 +76,7 @@ func lookAround(c Replica, job uuid.UUID) {
 	}
 	stats, err := c.Runs.JobStats(ctx, 1, job.String())
 	check(1+stats.Runs, err)
-	_, _, err = c.Overview.ForgetHours(ctx)
+	_, _, err = c.ForgetOld(ctx, "hourly_runs")
 	check(1, err)
 	if time.Since(f.AsOf) > time.Hour {
 		c.T.Errorf("as of %s", f.AsOf)

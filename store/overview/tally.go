@@ -98,15 +98,5 @@ func (s tallies) queueWrite(b *pgx.Batch, begin time.Time, round int32) {
 		begin, round, tenants, figures[0], figures[1], figures[2], figures[3], figures[4], lateness)
 }
 
-// retention is how long counted hours are kept.
-const retention = 8 * 24 * time.Hour
-
-// ForgetHours removes hours that are older than their retention.
-func (b *Board) ForgetHours(ctx context.Context) (forgotten int, left bool, err error) {
-	n, left, err := pg.ForgetOld(ctx, b.db.Chores, "hourly_runs", "hour", []string{"hour", "tenant", "round"}, retention)
-	if err != nil || left {
-		return n, left, err
-	}
-	hours, left, err := pg.ForgetOld(ctx, b.db.Chores, "counted_hours", "hour", []string{"hour"}, retention)
-	return n + hours, left, err
-}
+// HoursKept is how long counted hours are kept.
+const HoursKept = 8 * 24 * time.Hour

@@ -179,13 +179,3 @@ SELECT (left(replace(punctual.partition_bound($1::text::date)::text, '-', ''), 1
        sum(p.runs), sum(p.attempts), sum(p.seconds), sum(p.bytes)
 FROM placed p
 GROUP BY p.tenant, p.job_id`
-
-// ForgetUsage removes usage that is older than its retention.
-func (b *Board) ForgetUsage(ctx context.Context) (forgotten int, left bool, err error) {
-	n, left, err := pg.ForgetOld(ctx, b.db.Chores, "daily_usage", "day", []string{"tenant", "id"}, UsageKept)
-	if err != nil || left {
-		return n, left, err
-	}
-	counted, left, err := pg.ForgetOld(ctx, b.db.Chores, "counted_days", "day", []string{"day"}, UsageKept)
-	return n + counted, left, err
-}

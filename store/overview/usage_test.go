@@ -105,7 +105,7 @@ func TestTheUsageOfADayIsSummedByJob(t *testing.T) {
 	c.Exec(`UPDATE punctual.daily_usage SET day = day - 401`)
 	for left := true; left; {
 		var err error
-		if _, left, err = c.Overview.ForgetUsage(t.Context()); err != nil {
+		if _, left, err = c.ForgetOld(t.Context(), "daily_usage"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -68,8 +68,3 @@ func (s *Reports) Apply(ctx context.Context) (left bool, err error) {
 	}
 	return false, nil
 }
-
-// Forget deletes reports that are older than the runs that are kept.
-func (s *Reports) Forget(ctx context.Context, age time.Duration) (forgotten int, left bool, err error) {
-	return pg.ForgetOld(ctx, s.db.Chores, "reports", "reported_at", []string{"run_id"}, age)
-}

@@ -508,7 +508,7 @@ func TestExplainAndVerifyKnowOfReports(t *testing.T) {
 		t.Error(e.Text)
 	}
 	c.Exec(`UPDATE punctual.reports SET reported_at = now() - interval '1 year'`)
-	if n, _, err := c.ForgetReports(t.Context()); n != 1 || err != nil {
+	if n, _, err := c.ForgetOld(t.Context(), "reports"); n != 1 || err != nil {
 		t.Errorf("forgot %d reports, error %v", n, err)
 	}
 }
