@@ -27,23 +27,23 @@ func (e modelEvent) fills(m *model) error {
 }
 
 // operates makes the next runs of the backfill. Of a job whose runs do not overlap only one at a time waits.
-func (e modelEvent) operates(m *model) {
+func (e modelEvent) operates(m *model) error {
 	if m.fill == nil {
-		return
+		return nil
 	}
 	f := *m.fill
 	j, room := &m.jobs[f.job], modelFills
 	if j.deleted {
 		m.fill = nil
-		return
+		return nil
 	}
-	if j.fills = slices.Clone(j.fills); j.gated() || f.oneAtATime {
+	if j.fills = slices.Clone(j.fills); j.gated || f.oneAtATime {
 		room = 1
 	}
 	last := m.run(f.last)
 	for _, r := range m.runs {
 		waits := r.job == f.job && r.inReady || r.id == j.active && !r.status.Final()
-		if j.gated() && waits || f.oneAtATime && last != nil && !last.status.Final() {
+		if j.gated && waits || f.oneAtATime && last != nil && !last.status.Final() {
 			room = 0
 		}
 	}
@@ -70,4 +70,5 @@ func (e modelEvent) operates(m *model) {
 	if m.fill = &f; f.next == modelFills {
 		m.fill = nil
 	}
+	return nil
 }

@@ -10,23 +10,21 @@ import (
 
 // The model of workflows: their steps, approvals, and what a rerun keeps of them.
 
-func (m *model) isWorkflow(r *modelRun) bool { return r.step < 0 && len(m.jobs[r.job].steps) > 0 }
+func (r *modelRun) isWorkflow() bool { return r.step < 0 && len(r.steps) > 0 }
 
 // approves reports whether a run waits for a person in place of sending a request.
-func (m *model) approves(r *modelRun) bool {
-	return r.step >= 0 && m.jobs[r.job].steps[r.step].approval
-}
+func (r *modelRun) approves() bool { return r.step >= 0 && r.steps[r.step].approval }
 
-func (m *model) sendsNothing(r *modelRun) bool { return m.isWorkflow(r) || m.approves(r) }
+func (r *modelRun) sendsNothing() bool { return r.isWorkflow() || r.approves() }
 
 // silence is how long an accepted attempt has before its deadline.
-func (m *model) silence(r *modelRun) int {
+func (r *modelRun) silence() int {
 	switch {
-	case m.isWorkflow(r):
+	case r.isWorkflow():
 		return modelDuration
-	case m.approves(r) && r.reason != "":
+	case r.approves() && r.reason != "":
 		return 0
-	case m.approves(r):
+	case r.approves():
 		return modelExpiry
 	}
 	return min(modelSilence, modelDuration)
@@ -34,12 +32,7 @@ func (m *model) silence(r *modelRun) int {
 
 // stepOf returns the run of a step, or nil.
 func (m *model) stepOf(w *modelRun, step int) *modelRun {
-	for _, r := range m.runs {
-		if r.workflow == w.id && r.step == step {
-			return r
-		}
-	}
-	return nil
+	return first(m.where(func(r *modelRun) bool { return r.workflow == w.id && r.step == step }))
 }
 
 // why is why a workflow goes on no longer as it did; empty: it does.
@@ -63,7 +56,7 @@ func (m *model) advance(w *modelRun) {
 	if w = m.run(w.id); !w.began {
 		return
 	}
-	steps := m.jobs[w.job].steps
+	steps := w.steps
 	halted, late := m.state(w)
 	for i, s := range steps {
 		r := m.stepOf(w, i)
@@ -93,9 +86,9 @@ func (m *model) advance(w *modelRun) {
 			r := m.enterStep(m.made[modelCause{w.id, -1 - i}], w, i)
 			switch {
 			case failed && !s.cleansUp:
-				r.end(domain.StatusSkipped, domain.ReasonUpstreamFailed)
+				r.skip(domain.ReasonUpstreamFailed)
 			case late && !s.cleansUp:
-				r.end(domain.StatusSkipped, domain.ReasonTimeout)
+				r.skip(domain.ReasonTimeout)
 			}
 		}
 	}
@@ -121,7 +114,7 @@ func (m *model) advance(w *modelRun) {
 
 func (m *model) enterStep(id uuid.UUID, w *modelRun, step int) *modelRun {
 	r := m.enter(id, w.job, domain.TriggerStep)
-	r.workflow, r.step = w.id, step
+	r.modelDefinition, r.workflow, r.step = w.modelDefinition, w.id, step
 	return r
 }
 
@@ -130,7 +123,7 @@ func (m *model) endWorkflow(w *modelRun) {
 	halted, late := m.state(w)
 	over, mayCleanUp := true, false
 	var worst *modelRun
-	for i, s := range m.jobs[w.job].steps {
+	for i, s := range w.steps {
 		r := m.stepOf(w, i)
 		ended := r != nil && r.status.Final()
 		over = over && (ended || r == nil && halted)
@@ -174,8 +167,9 @@ func outcomeOf(reason domain.Reason) domain.AttemptOutcome {
 }
 
 // decides is a person's decision about a step.
-func (e modelEvent) decides(m *model, r *modelRun) error {
-	if !m.approves(r) || r.status != domain.StatusRunning || !r.accepted || r.asked() {
+func (e modelEvent) decides(m *model) error {
+	r := m.run(e.run)
+	if !r.approves() || r.status != domain.StatusRunning || !r.accepted || r.asked() {
 		return errBadState
 	}
 	if e.do == "approve" {
@@ -194,12 +188,12 @@ func (e modelEvent) keeps(m *model, again *modelRun) {
 	}
 	kept := map[int]bool{}
 	of := m.run(e.of)
-	for i, s := range m.jobs[again.job].steps { // a step depends on earlier ones only
+	for i, s := range again.steps { // a step depends on earlier ones only
 		before := m.stepOf(of, i)
 		kept[i] = before != nil && before.status == domain.StatusSucceeded && i != e.from && i != e.set &&
 			!slices.ContainsFunc(s.on, func(on int) bool { return !kept[on] })
 		if kept[i] || i == e.set {
-			m.enterStep(m.made[modelCause{again.id, -1 - i}], again, i).end(domain.StatusSucceeded, "")
+			m.enterStep(m.made[modelCause{again.id, -1 - i}], again, i).stop(domain.StatusSucceeded, "")
 		}
 	}
 }

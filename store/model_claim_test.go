@@ -1,0 +1,295 @@
+package store_test
+
+import (
+	"slices"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
+	"punctual/store/pg"
+)
+
+// The model of what waits for what: gates, lines, limits, and the claims that let runs start.
+
+// modelGate is the gate of a job.
+type modelGate struct {
+	active, waiting uuid.UUID
+	earlier         []uuid.UUID // the runs that were in flight when the job got its gate, until they end
+	gated           bool        // whether all runs pass it; else those of missed slots
+}
+
+func (g *modelGate) free() bool { return g.active == uuid.Nil && len(g.earlier) == 0 }
+func (g *modelGate) has(run uuid.UUID) bool {
+	return g.active == run || slices.Contains(g.earlier, run)
+}
+
+// take gives the gate to a run, unless another one has it.
+func (g *modelGate) take(run uuid.UUID) {
+	if g.free() {
+		g.active = run
+	}
+	if g.active == run && g.waiting == run {
+		g.waiting = uuid.Nil
+	}
+}
+
+// overlap decides about one more run.
+func (g modelGate) overlap(policy domain.ConcurrencyPolicy) (blocker uuid.UUID, replaces []uuid.UUID) {
+	holders := g.earlier
+	if !slices.Contains(holders, g.active) {
+		holders = append([]uuid.UUID{g.active}, holders...)
+	}
+	is := func(id uuid.UUID) bool { return id == uuid.Nil }
+	switch all := slices.DeleteFunc(append(slices.Clone(holders), g.waiting), is); {
+	case len(all) == 0:
+	case policy == domain.PolicyForbid:
+		blocker = all[0]
+	case policy == domain.PolicyWait:
+		blocker = g.waiting
+	case policy == domain.PolicyReplace:
+		replaces = all
+	}
+	return blocker, replaces
+}
+
+// facing returns a job's gate as another run of the job meets it: without a run that has expired while it waited there.
+func (m *model) facing(job int) (g modelGate, expired uuid.UUID) {
+	if g = m.jobs[job].modelGate; g.waiting != uuid.Nil && m.expired(m.run(g.waiting), 0) {
+		g.waiting, expired = uuid.Nil, g.waiting
+	}
+	return g, expired
+}
+
+// expire ends a run that has expired while it waited at its gate.
+func (m *model) expire(id uuid.UUID) {
+	if r := m.run(id); r != nil && r.status == domain.StatusPending {
+		r.skip(domain.ReasonExpired)
+		m.jobs[r.job].waiting = uuid.Nil
+	}
+}
+
+// passesGate reports whether a run passes the gate of its job.
+func (m *model) passesGate(r *modelRun) bool {
+	j := &m.jobs[r.job]
+	return r.step < 0 && (j.gated || r.trigger == domain.TriggerCatchup || j.active == r.id)
+}
+
+// undecided reports whether a run has not come to the gate of its job. Ordered work waits there until the gate is free,
+// as does a dated run that replaces nothing.
+func (m *model) undecided(r *modelRun) bool {
+	j := &m.jobs[r.job]
+	return j.gated && r.policy != domain.PolicyAllow && !r.queues() && r.step < 0 && r.claims == 0 && !r.ordered() &&
+		r.id != j.active && r.id != j.waiting && (!r.dated || r.policy == domain.PolicyReplace)
+}
+
+// pending is how many runs of a job wait, without the one that has its gate.
+func (m *model) pending(job int) int {
+	return len(m.where(func(r *modelRun) bool {
+		return r.job == job && r.step < 0 && r.inReady && r.id != m.jobs[job].active
+	}))
+}
+
+// fires is a slot that becomes due and is claimed.
+func (e modelEvent) fires(m *model) error {
+	j := &m.jobs[e.job]
+	if m.frozen != "" || j.paused || j.deleted || j.onEvent {
+		return nil
+	}
+	free := j.free()
+	facing, expired := m.facing(e.job)
+	blocker, replaces := facing.overlap(j.policy)
+	m.expire(expired)
+	switch {
+	case blocker != uuid.Nil:
+		r := m.enter(e.of, e.job, domain.TriggerSchedule)
+		r.skip(domain.ReasonOverlap)
+		r.blockedBy = blocker
+		return nil
+	case j.queues() && m.pending(e.job) >= j.most:
+		m.enter(e.of, e.job, domain.TriggerSchedule).skip(domain.ReasonLimit)
+		return nil
+	}
+	m.cancel(e.job, domain.ReasonReplaced, replaces...)
+	trigger := map[bool]domain.Trigger{false: domain.TriggerSchedule, true: domain.TriggerCatchup}[j.missed]
+	switch r := m.enter(e.run, e.job, trigger); {
+	case j.queues() || !j.gated && m.limited(r) || j.missed:
+	case !free || m.limited(r):
+		j.waiting = r.id
+	default:
+		m.start(r, e.replica)
+	}
+	return nil
+}
+
+// modelLine is how the runs of a job that go in order stand when a claim begins: of a queue all, else those of missed
+// slots.
+type modelLine struct {
+	first  uuid.UUID // the oldest that waits
+	length int       // how many wait at the gate
+}
+
+// lines are the lines of all jobs, without the runs that come to them by this claim.
+func (m *model) lines(come map[uuid.UUID]bool) []modelLine {
+	lines := make([]modelLine, len(m.jobs))
+	for _, r := range m.runs {
+		inLine := !r.missed || r.trigger == domain.TriggerCatchup && r.claims == 0
+		if l := &lines[r.job]; inLine && r.step < 0 && r.inReady && !r.accepted && !come[r.id] {
+			if l.first == uuid.Nil {
+				l.first = r.id
+			}
+			if r.parked {
+				l.length++
+			}
+		}
+	}
+	return lines
+}
+
+// behind reports whether an older run comes before one that goes in order.
+func (l modelLine) behind(r *modelRun) bool {
+	return (r.queues() || r.trigger == domain.TriggerCatchup) && l.first != uuid.Nil && pg.CompareIDs(l.first, r.id) < 0
+}
+
+// claims is a claim of what is ready, by a replica. Of runs that replace each other the newest comes first. A gate
+// counts as held as long as the claim lasts, although the run that held it may be ended by the claim. So does a limit.
+func (e modelEvent) claims(m *model) error {
+	var come, replace []uuid.UUID
+	var dated map[uuid.UUID]bool
+	if e.do == "claim" {
+		dated = m.arrive()
+	}
+	undecided, gates, expired := map[uuid.UUID]bool{}, make([]modelGate, len(m.jobs)), make([]uuid.UUID, len(m.jobs))
+	lines, holders := m.lines(dated), m.holders()
+	for i := range gates {
+		gates[i], expired[i] = m.facing(i)
+	}
+	for _, r := range m.runs {
+		if m.frozen != "" || !r.inReady || r.accepted || r.ready > m.now || (e.do == "claim ordered") != r.ordered() {
+			continue
+		}
+		if undecided[r.id] = m.undecided(r); undecided[r.id] && r.policy == domain.PolicyReplace {
+			replace = slices.Insert(replace, 0, r.id)
+		} else {
+			come = append(come, r.id)
+		}
+	}
+	for _, id := range append(replace, come...) {
+		r := m.run(id)
+		switch g, l := &gates[r.job], &lines[r.job]; {
+		case !r.inReady || undecided[id] && !m.comes(r, g, expired[r.job]):
+		case !undecided[id] && m.passesGate(r) && !g.has(id) && (!g.free() || l.behind(r)):
+			m.park(r, l)
+		case m.limited(r) && !r.holds && m.limit > 0 && holders+m.ahead(r) >= m.limit:
+			if r.atLimit, r.parked, r.ready = true, false, m.now+modelParked; undecided[id] {
+				g.waiting, m.jobs[r.job].waiting = id, id
+			}
+		default:
+			if r.bounded = m.limited(r) && m.limit > 0; m.limited(r) && !r.holds {
+				r.holds = true
+				holders++
+			}
+			if m.passesGate(r) {
+				g.take(id)
+			}
+			m.start(r, e.replica)
+		}
+	}
+	return nil
+}
+
+// comes is a run that comes to the gate of its job. It reports whether the run may start.
+func (m *model) comes(r *modelRun, g *modelGate, expired uuid.UUID) bool {
+	blocker, replaces := g.overlap(r.policy)
+	if slices.ContainsFunc(replaces, func(of uuid.UUID) bool { return pg.CompareIDs(of, r.id) > 0 }) {
+		m.cancel(r.job, domain.ReasonReplaced, r.id)
+		return false
+	}
+	m.expire(expired)
+	if blocker != uuid.Nil {
+		r.skip(domain.ReasonOverlap)
+		r.blockedBy = blocker
+		return false
+	}
+	m.cancel(r.job, domain.ReasonReplaced, replaces...)
+	if g.free() {
+		g.waiting = uuid.Nil
+		return true
+	}
+	g.waiting, m.jobs[r.job].waiting = r.id, r.id
+	if len(replaces) == 0 { // else the gate may be free at once
+		m.park(r, nil)
+	}
+	return false
+}
+
+// park leaves a run at its gate. In a queue only so many may wait there.
+func (m *model) park(r *modelRun, l *modelLine) {
+	if r.queues() && !r.parked {
+		if l.length >= r.most && r.claims == 0 && !r.ordered() {
+			r.skip(domain.ReasonLimit)
+			return
+		}
+		l.length++
+	}
+	r.parked, r.atLimit, r.ready = true, false, m.now+modelParked
+}
+
+// start begins an attempt.
+func (m *model) start(r *modelRun, replica int) {
+	if m.passesGate(r) {
+		m.jobs[r.job].take(r.id)
+	}
+	r.status, r.replica, r.started = domain.StatusRunning, replica, m.now
+	r.inReady, r.parked, r.atLimit = false, false, false
+	r.attempt++
+	r.claims++
+}
+
+// release lets the oldest run that is parked at a gate come to it, or the one that waits there.
+func (m *model) release(job int, waiting bool) {
+	if r := first(m.where(func(r *modelRun) bool {
+		return r.job == job && (waiting && r.id == m.jobs[job].waiting || !waiting && r.parked)
+	})); r != nil {
+		r.parked, r.ready = false, m.now
+	}
+}
+
+// freeGates takes gates from the earlier runs that have ended. The gate is then that of the newest one that is left.
+func (m *model) freeGates() {
+	for i := range m.jobs {
+		j := &m.jobs[i]
+		left := slices.DeleteFunc(slices.Clone(j.earlier), func(id uuid.UUID) bool { return m.run(id).status.Final() })
+		if len(left) == len(j.earlier) {
+			continue
+		}
+		if j.earlier = left; j.free() {
+			m.release(i, false)
+		}
+	}
+}
+
+// limited reports whether a run holds the limit of its job while it works. Of a workflow its steps do.
+func (m *model) limited(r *modelRun) bool { return r.modelDefinition.limited && !r.sendsNothing() }
+
+// holders is how many runs hold the limit.
+func (m *model) holders() int {
+	return len(m.where(func(r *modelRun) bool { return r.holds && !r.status.Final() }))
+}
+
+// ahead is how many runs wait at the limit before another one. One that was due and that nobody claimed is not waited
+// for.
+func (m *model) ahead(of *modelRun) int {
+	return len(m.where(func(r *modelRun) bool {
+		return r.atLimit && r.ready >= m.now && r.id != of.id && (of.ordered() && !r.ordered() ||
+			of.ordered() == r.ordered() && pg.CompareIDs(r.id, of.id) < 0)
+	}))
+}
+
+// makeRoom sets due what the limit has room for.
+func (m *model) makeRoom() {
+	for _, r := range m.runs {
+		if r.atLimit && (m.limit == 0 || m.holders()+m.ahead(r) < m.limit) {
+			r.ready = min(r.ready, m.now)
+		}
+	}
+}
