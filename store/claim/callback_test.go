@@ -48,29 +48,6 @@ func TestWorkThatGoesOnIsHeldByNoReplica(t *testing.T) {
 	superseded(t, err)
 }
 
-func TestALostReplicaTakesItsClaimWithItBeforeTheAnswerIsRecorded(t *testing.T) {
-	c := NewReplica(t)
-	a := c.Manual("a", ByCallback)
-	c.MustBeat(a, `{"rows":1}`)
-	c.Lose(c.ReplicaID)
-	if n := c.Recover(); n != 1 {
-		t.Fatalf("%d runs recovered", n)
-	}
-	_, err := c.Beat(a, "")
-	superseded(t, err)
-}
-
-func TestCompletionMayComeBeforeTheAnswer(t *testing.T) {
-	c := NewReplica(t)
-	a := c.Manual("a", ByCallback, Forbid)
-	if _, err := c.Runs.CompleteRun(t.Context(), a.RunID, a.RunToken, nil); err != nil {
-		t.Fatal(err)
-	}
-	c.Accept(a) // the 202 arrives only after the completion
-	c.WantState(a.RunID, "succeeded attempt 1 finished")
-	c.NothingLeft()
-}
-
 func TestHeartbeatsPutTheDeadlineOff(t *testing.T) {
 	c := NewReplica(t)
 	a := c.Accepted("a", Forbid)
@@ -154,27 +131,6 @@ func TestATargetIsNotBlamedForSilenceThatNobodyCouldHear(t *testing.T) {
 	c.WantState(a.RunID, "retrying silent attempt 1 next in 0 ready in 0 attempts: 1 lost silent")
 }
 
-func TestATargetReportsFailure(t *testing.T) {
-	c := NewReplica(t)
-	a := c.Accepted("a", Forbid)
-	for range 2 { // the target calls again if the answer to its first call was lost
-		run, err := c.Runs.FailRun(t.Context(), a.RunID, a.RunToken, "the ledger is locked", true)
-		if err != nil || run.Status != domain.StatusRetrying || OrEmpty(run.Reason) != domain.ReasonFailed ||
-			OrEmpty(run.Error) != "the ledger is locked" || len(run.Attempts) != 1 {
-			t.Fatalf("%+v, error %v", run, err)
-		}
-	}
-	b := c.Again()
-	c.Accept(b)
-	run, err := c.Runs.FailRun(t.Context(), b.RunID, b.RunToken, "there is no such account", false)
-	if err != nil || run.Status != domain.StatusDead || OrEmpty(run.Reason) != domain.ReasonFailed {
-		t.Errorf("without retry: %+v, error %v", run, err)
-	}
-	c.WantCount(1, "dead letters",
-		`SELECT count(*) FROM punctual.dead_letters WHERE reason = 'failed' AND attempts = 2`)
-	c.NothingLeft()
-}
-
 func TestAFailureThatNothingCanFollowIsReportedTwice(t *testing.T) {
 	c := NewReplica(t)
 	a := c.Accepted("a", func(d *domain.Definition) {
@@ -200,78 +156,20 @@ func TestATokenOfAnAttemptThatAFailoverHasUndone(t *testing.T) {
 	superseded(t, err)
 }
 
+// A target whose run is to be cancelled is told with a heartbeat, which no longer moves the deadline.
 func TestCancelOfWorkThatGoesOn(t *testing.T) {
-	t.Parallel()
-	cancelled := func(t *testing.T) (Replica, domain.Assignment) {
-		c := NewReplica(t)
-		a := c.Accepted("a", Forbid)
-		run, err := c.Runs.CancelRun(t.Context(), c.Tenant, a.RunID)
-		if err != nil || run.Status != domain.StatusRunning || OrEmpty(run.Reason) != domain.ReasonCancelled {
-			t.Fatalf("%+v, error %v", run, err)
-		}
-		c.WantCount(0, "a replica is told, which does not hold the run", `SELECT count(*) FROM punctual.cancels`)
-		return c, a
-	}
-	t.Run("is told with a heartbeat, which no longer moves the deadline", func(t *testing.T) {
-		c, a := cancelled(t)
-		c.Exec(`UPDATE punctual.ready SET due_at = now() + interval '20 s'`)
-		if b := c.MustBeat(a, ""); !b.CancelRequested || time.Until(b.Deadline) > 21*time.Second {
-			t.Errorf("beat %+v", b)
-		}
-		c.WantState(a.RunID, "running cancelled_by_user 202 attempt 1 ready in 20")
-	})
-	for name, end := range map[string]func(Replica, domain.Assignment) error{
-		"completes": func(c Replica, a domain.Assignment) error {
-			_, err := c.Runs.CompleteRun(c.T.Context(), a.RunID, a.RunToken, nil)
-			return err
-		},
-		"fails": func(c Replica, a domain.Assignment) error {
-			_, err := c.Runs.FailRun(c.T.Context(), a.RunID, a.RunToken, "stopped", true)
-			return err
-		},
-		"says nothing": func(c Replica, a domain.Assignment) error { c.Overdue(a.RunID); return nil },
-	} {
-		t.Run("ends the run when the target "+name, func(t *testing.T) {
-			c, a := cancelled(t)
-			Must(t, end(c, a))
-			run := c.Run(a.RunID)
-			if run.Status != domain.StatusCancelled || OrEmpty(run.Reason) != domain.ReasonCancelled {
-				t.Errorf("%+v", run)
-			}
-			c.NothingLeft()
-		})
-	}
-}
-
-func TestANewRunWaitsForWorkThatItReplaces(t *testing.T) {
 	c := NewReplica(t)
-	a := c.Accepted("a", Overlapping(domain.PolicyReplace))
-	next := c.Trigger("a")
-	if b := c.ClaimReady(10); len(b.Runs) != 0 {
-		t.Fatal("it started while the old one was at work")
+	a := c.Accepted("a", Forbid)
+	run, err := c.Runs.CancelRun(t.Context(), c.Tenant, a.RunID)
+	if err != nil || run.Status != domain.StatusRunning || OrEmpty(run.Reason) != domain.ReasonCancelled {
+		t.Fatalf("%+v, error %v", run, err)
 	}
-	if b := c.MustBeat(a, ""); !b.CancelRequested {
-		t.Error("the old one is not told")
+	c.WantCount(0, "a replica is told, which does not hold the run", `SELECT count(*) FROM punctual.cancels`)
+	c.Exec(`UPDATE punctual.ready SET due_at = now() + interval '20 s'`)
+	if b := c.MustBeat(a, ""); !b.CancelRequested || time.Until(b.Deadline) > 21*time.Second {
+		t.Errorf("beat %+v", b)
 	}
-	if _, err := c.Runs.FailRun(t.Context(), a.RunID, a.RunToken, "stopped", true); err != nil {
-		t.Fatal(err)
-	}
-	if b := c.One(c.ClaimReady(10)); b.RunID != next.ID {
-		t.Errorf("claimed %s", b.RunID)
-	}
-}
-
-func TestDeletingAJobLeavesWorkThatGoesOn(t *testing.T) {
-	c := NewReplica(t)
-	a := c.Accepted("a")
-	c.DeleteJob("a")
-	if b := c.MustBeat(a, ""); b.CancelRequested {
-		t.Error("a cancel is requested")
-	}
-	if _, err := c.Runs.CompleteRun(t.Context(), a.RunID, a.RunToken, nil); err != nil {
-		t.Fatal(err)
-	}
-	c.WantState(a.RunID, "succeeded 202 attempt 1 finished")
+	c.WantState(a.RunID, "running cancelled_by_user 202 attempt 1 ready in 20")
 }
 
 func TestRunTokensOpenOneAttemptOfOneRun(t *testing.T) {

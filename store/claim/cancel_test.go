@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -12,7 +11,6 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/store"
-	"punctual/store/jobs"
 )
 
 func TestCancelRun(t *testing.T) {
@@ -79,88 +77,6 @@ func TestCancelRun(t *testing.T) {
 		}
 		if _, err := c.Runs.CancelRun(t.Context(), c.Tenant+1, a.RunID); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("another tenant's run: error %v", err)
-		}
-	})
-}
-
-func TestOverlap(t *testing.T) {
-	t.Parallel()
-	t.Run("replace cancels the active run, and the new one starts when it has ended", func(t *testing.T) {
-		c := NewFixture(t)
-		job := c.Create("a", Overlapping(domain.PolicyReplace))
-		replica := uuid.New()
-		c.SlotAgo(job.ID, 2*time.Second)
-		first := c.ClaimAll(replica)[0]
-		c.SlotAgo(job.ID, time.Second)
-		if started := c.ClaimAll(replica); len(started) != 0 {
-			t.Fatalf("the new run started while the old one was active")
-		}
-		c.Finish(first, domain.Cancel, domain.ReasonCancelled)
-		if got := c.Run(first.RunID); got.Status != domain.StatusCancelled ||
-			OrEmpty(got.Reason) != domain.ReasonReplaced {
-			t.Errorf("the old run is %s %s", got.Status, OrEmpty(got.Reason))
-		}
-		if started := c.ClaimAll(replica); len(started) != 1 || started[0].RunID == first.RunID {
-			t.Errorf("the new run did not start at once: %v", started)
-		}
-	})
-	t.Run("replace cancels a run that waits for its retry, and starts at once", func(t *testing.T) {
-		c := NewFixture(t)
-		job := c.Create("a", Overlapping(domain.PolicyReplace))
-		c.SlotAgo(job.ID, 2*time.Second)
-		first := c.ClaimAll(uuid.New())[0]
-		c.Finish(first, domain.RetryRun, domain.ReasonHTTP5xx)
-		c.SlotAgo(job.ID, time.Second)
-		started := c.ClaimAll(uuid.New())
-		if len(started) != 1 || started[0].RunID == first.RunID {
-			t.Fatalf("started %v", started)
-		}
-		if got := c.Run(first.RunID); got.Status != domain.StatusCancelled ||
-			OrEmpty(got.Reason) != domain.ReasonReplaced {
-			t.Errorf("the old run is %s %s", got.Status, OrEmpty(got.Reason))
-		}
-	})
-	t.Run("wait keeps one run waiting and records further slots", func(t *testing.T) {
-		c := NewFixture(t)
-		job := c.Create("a", Overlapping(domain.PolicyWait))
-		replica := uuid.New()
-		c.SlotAgo(job.ID, 3*time.Second)
-		first := c.ClaimAll(replica)[0]
-		c.SlotAgo(job.ID, 2*time.Second)
-		c.ClaimAll(replica)
-		c.SlotAgo(job.ID, time.Second)
-		c.ClaimAll(replica)
-		c.WantCount(1, "skips for overlap", `SELECT count(*)
-			FROM punctual.runs
-			WHERE status = 'skipped' AND reason = 'overlap' AND blocked_by IS NOT NULL`)
-		var active *jobs.ActiveRunError
-		if _, err := c.TryTrigger("a"); !errors.As(err, &active) {
-			t.Errorf("a trigger beside a waiting run: error %v", err)
-		}
-		c.Finish(first, domain.Succeed, "")
-		second := c.ClaimAll(replica)
-		if len(second) != 1 {
-			t.Fatalf("the waiting run did not start at once: %v", second)
-		}
-		c.Finish(second[0], domain.Succeed, "")
-		c.WantCount(0, "the gate is not free", `SELECT count(active_run) + count(waiting_run) FROM punctual.exclusive`)
-	})
-	t.Run("a trigger under replace takes the place of the active run", func(t *testing.T) {
-		c := NewFixture(t)
-		c.Create("a", Overlapping(domain.PolicyReplace))
-		c.Trigger("a")
-		replica := uuid.New()
-		first := c.ClaimAll(replica)[0]
-		second := c.Trigger("a")
-		if started := c.ClaimAll(replica); len(started) != 0 {
-			t.Fatalf("the new run started while the old one was active")
-		}
-		c.Finish(first, domain.Succeed, "")
-		if got := c.Run(first.RunID); got.Status != domain.StatusCancelled {
-			t.Errorf("the old run is %s", got.Status)
-		}
-		if started := c.ClaimAll(replica); len(started) != 1 || started[0].RunID != second.ID {
-			t.Errorf("started %v", started)
 		}
 	})
 }

@@ -467,23 +467,6 @@ func TestAClaimMakesThePartitionsOfAllItsRuns(t *testing.T) {
 	}
 }
 
-func TestForbidNeverRunsTwice(t *testing.T) {
-	c := NewReplica(t)
-	job, _ := c.DueNow("job", Forbid, Missed(domain.MissedSkip))
-	first := c.One(c.Claim(100, false))
-	c.SlotAgo(job.ID, 0)
-	c.Exec(`UPDATE punctual.schedules
-		SET scheduled_for = scheduled_for - interval '1 s', next_run_at = next_run_at - interval '1 s'
-		WHERE job_id = $1`, job.ID)
-	if b := c.Claim(100, false); len(b.Runs) != 0 || b.Settled != 1 {
-		t.Errorf("%d runs beside an active one, %d settled", len(b.Runs), b.Settled)
-	}
-	c.WantCount(1, "skips name the run in the way", `SELECT count(*)
-		FROM punctual.runs
-		WHERE job_id = $1 AND status = 'skipped' AND reason = 'overlap'
-			AND blocked_by = $2`, job.ID, first.RunID)
-}
-
 func TestFreshGatesCountAsFree(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{
@@ -559,29 +542,6 @@ func TestClaimReadyTakesByPriorityAndWithinItsQuota(t *testing.T) {
 	}
 	if rest := c.ClaimReady(5); len(rest.Runs) != 4 {
 		t.Errorf("%d left, want 4", len(rest.Runs))
-	}
-}
-
-func TestClaimReadyLeavesAloneWhatItsGateHoldsUp(t *testing.T) {
-	c := NewReplica(t)
-	job := c.Create("job", patient, Forbid)
-	dead := c.Die("job", 1)[0]
-	active := c.One(slot(c, job.ID, 1))
-	again := c.Replay(dead)
-	if b := c.ClaimReady(10); len(b.Runs) != 0 || b.Settled != 1 {
-		t.Errorf("%d runs beside an active one, %d settled", len(b.Runs), b.Settled)
-	}
-	c.WantCount(1, "it does not wait at the gate", `SELECT count(*)
-		FROM punctual.ready
-		WHERE run_id = $1 AND waits = 'gate'`, again.ID)
-	c.Finish(Succeeded(active))
-	c.WantCount(1, "it is not due when the gate is free",
-		`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND waits = 'turn' AND due_at <= now()`, again.ID)
-	if a := c.One(c.ClaimReady(10)); a.RunID != again.ID {
-		t.Error("not the replay")
-	}
-	if !c.HasGate(job.ID, again.ID) {
-		t.Error("it does not hold the gate")
 	}
 }
 

@@ -40,23 +40,6 @@ func TestDatedRunsWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// Dated runs of a queue that are due together are as many as may wait, although none of them waited before. (All of
-// them waited.)
-func TestDatedRunsThatAreDueTogetherAreBounded(t *testing.T) {
-	c := NewReplica(t)
-	job := c.Create("cart", Rarely, Overlapping(domain.PolicyQueue), func(d *domain.Definition) { d.MaxPendingRuns = 1 })
-	for _, key := range []string{"a", "b", "c", "d"} {
-		c.Date("cart", jobs.DateRequest{Key: key, Delay: time.Hour})
-	}
-	c.Exec(`UPDATE punctual.dated SET due_at = now() - interval '2 ms'`)
-	b := c.ClaimReady(10)
-	c.One(b)
-	if n := c.Ready(job.ID); n != 1 || b.Dropped != 2 {
-		t.Errorf("%d wait and %d are dropped, want 1 and 2", n, b.Dropped)
-	}
-	c.WantCount(2, "are skipped", `SELECT count(*) FROM punctual.runs WHERE reason = 'limit'`)
-}
-
 // Work that somebody has asked for and that other runs of the job keep from running is told of and counted. Slots are
 // no such work. (Of twelve runs of events nine were skipped, and no message said so.)
 func TestDroppedWorkIsTold(t *testing.T) {

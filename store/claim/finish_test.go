@@ -269,34 +269,6 @@ func TestFinishStoresWhateverTheTargetSaid(t *testing.T) {
 	}
 }
 
-func TestAGateIsFreedExactlyWhenItsRunIsOver(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name string
-		end  Ending
-		free bool
-	}{
-		{"by a success", Succeeded, true},
-		{"by a burial", Buried, true},
-		{"by an expiry", Expired, true},
-		{"not by a failure that is tried again", Failed, false},
-		{"not by one given back", GivenBack, false},
-		{"not by an interruption", Interrupted, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := NewReplica(t)
-			a := r.Manual("job", Forbid)
-			if !r.HasGate(a.Job.ID, a.RunID) {
-				t.Fatal("it does not hold the gate")
-			}
-			r.Finish(c.end(a))
-			if free := r.Count(`SELECT count(*) FROM punctual.exclusive WHERE active_run IS NULL`) == 1; free != c.free {
-				t.Errorf("free: %t", free)
-			}
-		})
-	}
-}
-
 // A late outcome leaves a gate alone that another run holds by now.
 func TestFinishFreesOnlyItsOwnGate(t *testing.T) {
 	c := NewReplica(t)

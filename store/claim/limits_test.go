@@ -16,7 +16,6 @@ import (
 	"punctual/store/claim"
 	"punctual/store/fleet"
 	"punctual/store/history"
-	"punctual/store/letters"
 	"punctual/store/limits"
 )
 
@@ -77,35 +76,6 @@ func TestJobsShareALimit(t *testing.T) {
 	release(c.Fixture)
 	c.WantCount(0, "holders are left", `SELECT count(*) FROM punctual.limit_holders`)
 	c.WantCount(0, "runs are left", `SELECT count(*) FROM punctual.ready`)
-}
-
-// The runs of a backfill, whose slots are of long ago, wait at a limit behind the work of today.
-func TestABackfillWaitsAtALimitBehindOtherWork(t *testing.T) {
-	c := NewReplica(t)
-	putLimit(c.Fixture, "warehouse", 1, 0)
-	old, slots := c.Lived("old", limited("warehouse"))
-	c.Exec(`DELETE FROM punctual.runs WHERE job_id = $1`, old)
-	c.Create("today", Never, limited("warehouse"))
-	c.Trigger("today")
-	first := c.One(c.ClaimReady(10))
-	c.Backfill(letters.BackfillRequest{Job: "old", From: slots[0], To: slots[4]})
-	c.Work()
-	c.Trigger("today")
-	claimed := func() []domain.Assignment {
-		return slices.Concat(c.ClaimReady(10).Runs, c.ClaimWaiting(domain.WorkOrdered, 10).Runs)
-	}
-	for _, want := range []string{"today", "old"} {
-		if b := claimed(); len(b) > 0 {
-			t.Fatalf("%v start beside %s", jobsOf(b), first.Job.Name)
-		}
-		c.Finish(Succeeded(first))
-		release(c.Fixture)
-		b := claimed()
-		if len(b) != 1 || b[0].Job.Name != want {
-			t.Fatalf("%v start, want %s", jobsOf(b), want)
-		}
-		first = b[0]
-	}
 }
 
 // A limit of how many run bounds the requests of a run, too: none follows one that timed out, whose target may still be
@@ -286,49 +256,6 @@ func TestRunsOfAJobInAQueue(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("they run in the order %v, want %v", got, want)
-	}
-}
-
-// Runs that no caller waits for, as those of events and chains, are skipped where as many wait as may.
-func TestEventsAndChainsMakeNoMoreRunsThanMayWaitInAQueue(t *testing.T) {
-	t.Parallel()
-	for name, make4 := range map[string]func(c Replica){
-		"event": func(c Replica) {
-			for range 4 {
-				c.Emit("paid", `{}`)
-			}
-			c.FanOut()
-		},
-		"chain": func(c Replica) {
-			c.Create("load", Never, Then("job"))
-			for range 4 {
-				c.Trigger("load")
-			}
-			for _, a := range c.ClaimReady(10).Runs {
-				c.FinishAndRelease(Succeeded(a))
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := NewReplica(t)
-			c.Create("job", func(d *domain.Definition) {
-				d.ConcurrencyPolicy, d.MaxPendingRuns, d.Schedule = domain.PolicyQueue, 2, domain.Schedule{Event: "paid"}
-			})
-			make4(c)
-			a := c.One(c.ClaimReady(10))
-			for range 2 { // runs that wait already are looked at again, and stay
-				c.WantCount(2, "runs wait", `SELECT count(*) FROM punctual.ready WHERE waits = 'gate'`)
-				c.WantCount(1, "runs are skipped", `
-					SELECT count(*) FROM punctual.runs
-					WHERE status = 'skipped' AND reason = 'limit' AND trigger = $1 AND caused_by IS NOT NULL`, name)
-				c.Exec(`UPDATE punctual.ready SET due_at = now()`)
-				if b := c.ClaimReady(10); len(b.Runs) != 0 {
-					t.Fatal("two runs at once")
-				}
-			}
-			c.Finish(Succeeded(a))
-			c.One(c.ClaimReady(10))
-		})
 	}
 }
 

@@ -21,44 +21,6 @@ import (
 	"punctual/store/jobs"
 )
 
-// A slot is claimed between a trigger and the claim of its run, which the trigger could not know.
-func TestTheClaimDecidesAboutARunThatAnotherOneHasOvertaken(t *testing.T) {
-	t.Parallel()
-	for policy, want := range map[domain.ConcurrencyPolicy]struct{ slot, run, then string }{
-		domain.PolicyAllow:   {"running", "running", "running"},
-		domain.PolicyForbid:  {"running", "skipped overlap", "skipped overlap"},
-		domain.PolicyWait:    {"running", "pending", "running"},
-		domain.PolicyReplace: {"running replaced", "pending", "running"},
-	} {
-		t.Run(string(policy), func(t *testing.T) {
-			c := NewReplica(t)
-			job := c.Create("job", patient, Overlapping(policy))
-			run := c.Trigger("job").ID
-			slot := c.One(slot(c, job.ID, 2))
-			c.ClaimReady(10)
-			c.ClaimReady(10)
-			if is := c.Is(slot.RunID); is != want.slot {
-				t.Errorf("the slot's run is %s, want %s", is, want.slot)
-			}
-			if is := c.Is(run); is != want.run {
-				t.Errorf("the trigger's run is %s, want %s", is, want.run)
-			}
-			if by := c.Run(run).BlockedBy; policy == domain.PolicyForbid && (by == nil || *by != slot.RunID) {
-				t.Errorf("it was blocked by %v, want %s", by, slot.RunID)
-			}
-			if due := c.Count(`SELECT count(*) FROM punctual.ready
-				WHERE waits = 'turn' AND due_at < now() + interval '1 min'`); due != 0 {
-				t.Errorf("%d runs are looked at within a minute", due)
-			}
-			c.Finish(Succeeded(slot))
-			c.ClaimReady(10)
-			if is := c.Is(run); is != want.then {
-				t.Errorf("after the slot's run the trigger's run is %s, want %s", is, want.then)
-			}
-		})
-	}
-}
-
 // Many runs are entered at once, as a transaction that has not asked may do.
 func TestOneClaimDecidesAboutManyRunsOfAJob(t *testing.T) {
 	t.Parallel()
@@ -80,20 +42,6 @@ func TestOneClaimDecidesAboutManyRunsOfAJob(t *testing.T) {
 				t.Errorf("the runs are %q, want %q", got, want)
 			}
 		})
-	}
-}
-
-// Under replace the newest run stays, even if an older one is claimed after it.
-func TestAnOlderRunReplacesNoNewerOne(t *testing.T) {
-	c := NewReplica(t)
-	job := c.Create("job", Never, Replacing)
-	ids := enter(c.Fixture, job, 2)
-	c.Exec(`UPDATE punctual.ready SET due_at = now() + interval '1 h' WHERE run_id = $1`, ids[0])
-	c.One(c.ClaimReady(10))
-	c.Exec(`UPDATE punctual.ready SET due_at = now()`)
-	c.ClaimReady(10)
-	if old, newer := c.Is(ids[0]), c.Is(ids[1]); old != "cancelled replaced" || newer != "running" {
-		t.Errorf("the older run is %s, the newer one %s", old, newer)
 	}
 }
 
@@ -299,18 +247,4 @@ func unended(c Fixture) []string {
 		FROM punctual.runs r JOIN punctual.jobs j ON j.id = r.job_id LEFT JOIN punctual.ready y ON y.run_id = r.id
 		LEFT JOIN punctual.exclusive x ON x.job_id = r.job_id
 		WHERE r.finished_at IS NULL`)
-}
-
-// A run that has expired while it waited is in nobody's way, but the run behind it is.
-func TestATriggerFacesTheRunBehindAnExpiredOne(t *testing.T) {
-	c := NewReplica(t)
-	c.Manual("job", Overlapping(domain.PolicyWait), Expiring(time.Hour))
-	expired := c.Trigger("job").ID
-	c.ClaimReady(10)
-	c.Exec(`UPDATE punctual.runs SET due_at = due_at - interval '2 hours' WHERE id = $1`, expired)
-	behind := c.Trigger("job").ID
-	var active *jobs.ActiveRunError
-	if _, err := c.TryTrigger("job"); !errors.As(err, &active) || active.Run != behind {
-		t.Errorf("%v; behind the expired run is %s", err, behind)
-	}
 }

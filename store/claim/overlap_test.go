@@ -29,112 +29,31 @@ func slot(c Replica, job uuid.UUID, hoursAgo int) domain.Batch {
 }
 
 func TestAPolicyHoldsFromTheNextSlotOnWhateverIsInFlight(t *testing.T) {
-	t.Parallel()
-	t.Run("forbid", func(t *testing.T) {
-		c := NewReplica(t)
-		job := c.Create("job", patient)
-		first, second := c.One(slot(c, job.ID, 9)), c.One(slot(c, job.ID, 8))
-		c.Edit("job", Forbid)
-		if b := slot(c, job.ID, 7); len(b.Runs) != 0 {
-			t.Error("a slot runs beside two runs of before")
-		}
-		var active *jobs.ActiveRunError
-		if _, err := c.TryTrigger("job"); !errors.As(err, &active) {
-			t.Errorf("a trigger beside them: error %v", err)
-		}
-		c.Finish(Succeeded(second))
-		if b := slot(c, job.ID, 6); len(b.Runs) != 0 {
-			t.Error("a slot runs beside the older run of before")
-		}
-		c.Finish(Succeeded(first))
-		third := c.One(slot(c, job.ID, 5))
-		if b := slot(c, job.ID, 4); len(b.Runs) != 0 {
-			t.Error("a slot runs beside the one that came after")
-		}
-		c.Finish(Succeeded(third))
-		c.One(slot(c, job.ID, 3))
-		c.WantHistory(job.ID,
-			"schedule succeeded", "schedule succeeded", "schedule skipped overlap x1", "schedule skipped overlap x1",
-			"schedule succeeded", "schedule skipped overlap x1", "schedule running")
-	})
-	t.Run("a run between two attempts counts", func(t *testing.T) {
-		c := NewReplica(t)
-		job := c.Create("job", patient)
-		run := c.One(slot(c, job.ID, 9))
-		c.Finish(Failed(run))
-		c.Edit("job", Forbid)
-		if b := slot(c, job.ID, 8); len(b.Runs) != 0 {
-			t.Error("a slot runs beside a run that is to be retried")
-		}
-		again := c.Again()
-		if again.RunID != run.RunID {
-			t.Error("the retry is not the run")
-		}
-		c.Finish(Succeeded(again))
-		c.One(slot(c, job.ID, 7))
-	})
-	t.Run("so does one that its target works on", func(t *testing.T) {
-		c := NewReplica(t)
-		a := c.Accepted("job", patient, Overlapping(domain.PolicyAllow))
-		c.Edit("job", Forbid)
-		if b := slot(c, a.Job.ID, 8); len(b.Runs) != 0 {
-			t.Error("a slot runs beside a run that its target works on")
-		}
-	})
-	t.Run("a run that nobody has sent yet goes one at a time", func(t *testing.T) {
-		c := NewReplica(t)
-		job := c.Create("job", Never)
-		for range 3 {
-			c.Trigger("job")
-		}
-		c.Edit("job", Forbid)
-		for range 3 {
-			a := c.One(c.ClaimReady(10))
-			c.ClaimReady(10)
-			c.Finish(Succeeded(a))
-			c.Exec(`UPDATE punctual.ready SET due_at = now()`)
-		}
-		c.WantHistory(job.ID, "manual succeeded", "manual succeeded", "manual succeeded")
-	})
-	t.Run("replace", func(t *testing.T) {
-		c := NewReplica(t)
-		job := c.Create("job", patient)
-		first, second := c.One(slot(c, job.ID, 9)), c.One(slot(c, job.ID, 8))
-		c.Edit("job", Overlapping(domain.PolicyReplace))
-		if b := slot(c, job.ID, 7); len(b.Runs) != 0 {
-			t.Error("the slot does not wait until those that it replaces have ended")
-		}
-		c.WantCount(2, "runs are to be cancelled",
-			`SELECT count(*) FROM punctual.cancels WHERE run_id IN ($1, $2)`, first.RunID, second.RunID)
-	})
-	t.Run("allow", func(t *testing.T) {
-		c := NewReplica(t)
-		job := c.Create("job", patient, Overlapping(domain.PolicyWait))
-		first := c.One(slot(c, job.ID, 9))
-		if b := slot(c, job.ID, 8); len(b.Runs) != 0 {
-			t.Error("the second slot does not wait")
-		}
-		c.ClaimReady(10)
-		c.Edit("job", Overlapping(domain.PolicyAllow))
-		c.One(c.ClaimReady(10))
-		c.Finish(Failed(first))
-		c.Exec(`UPDATE punctual.ready SET due_at = now()`)
-		c.Trigger("job")
-		if b := c.ClaimReady(10); len(b.Runs) != 2 {
-			t.Errorf("%d of a retry and a run by hand go out beside a third run", len(b.Runs))
-		}
-	})
-	t.Run("allow, and forbid again", func(t *testing.T) {
-		c := NewReplica(t)
-		job := c.Create("job", patient, Forbid)
-		c.One(slot(c, job.ID, 9))
-		c.Edit("job", Overlapping(domain.PolicyAllow))
-		c.One(slot(c, job.ID, 8))
-		c.Edit("job", Forbid)
-		if b := slot(c, job.ID, 7); len(b.Runs) != 0 {
-			t.Error("a slot runs beside two runs of before")
-		}
-	})
+	c := NewReplica(t)
+	job := c.Create("job", patient)
+	first, second := c.One(slot(c, job.ID, 9)), c.One(slot(c, job.ID, 8))
+	c.Edit("job", Forbid)
+	if b := slot(c, job.ID, 7); len(b.Runs) != 0 {
+		t.Error("a slot runs beside two runs of before")
+	}
+	var active *jobs.ActiveRunError
+	if _, err := c.TryTrigger("job"); !errors.As(err, &active) {
+		t.Errorf("a trigger beside them: error %v", err)
+	}
+	c.Finish(Succeeded(second))
+	if b := slot(c, job.ID, 6); len(b.Runs) != 0 {
+		t.Error("a slot runs beside the older run of before")
+	}
+	c.Finish(Succeeded(first))
+	third := c.One(slot(c, job.ID, 5))
+	if b := slot(c, job.ID, 4); len(b.Runs) != 0 {
+		t.Error("a slot runs beside the one that came after")
+	}
+	c.Finish(Succeeded(third))
+	c.One(slot(c, job.ID, 3))
+	c.WantHistory(job.ID,
+		"schedule succeeded", "schedule succeeded", "schedule skipped overlap x1", "schedule skipped overlap x1",
+		"schedule succeeded", "schedule skipped overlap x1", "schedule running")
 }
 
 func TestAJobThatMayOverlapAgainIsNotHeldUpInOperations(t *testing.T) {
@@ -302,38 +221,5 @@ func TestWaitingAtAGateCostsNothing(t *testing.T) {
 	c.Finish(Succeeded(running[0]))
 	if a := c.One(c.ClaimReady(100)); a.Job.Name != "job-0" {
 		t.Errorf("a run of %s starts", a.Job.Name)
-	}
-}
-
-// No gate names the replays of dead letters. They run one after the other all the same, and no claim looks at them in
-// vain.
-func TestRunsThatNoGateNamesComeOneAfterTheOther(t *testing.T) {
-	c := NewReplica(t)
-	job := c.Create("job", Never, Forbid)
-	for _, dead := range c.Die("job", 4) {
-		c.Replay(dead)
-	}
-	ran := 0
-	for {
-		b := c.ClaimReady(10)
-		if len(b.Runs) == 0 {
-			break
-		}
-		ran++
-		if due := c.Count(`SELECT count(*) FROM punctual.ready
-				WHERE waits = 'turn' AND due_at < now() + interval '1 min'`); due != 0 {
-			t.Errorf("%d are looked at within a minute", due)
-		}
-		// The next replay is cancelled as it becomes due. The replay after it must not wait for another run to end.
-		if ran == 2 {
-			c.Finish(Succeeded(c.One(b)))
-			next := Value[uuid.UUID](c.Fixture, `SELECT run_id FROM punctual.ready WHERE due_at <= now()`)
-			c.Cancel(next)
-			continue
-		}
-		c.Finish(Succeeded(c.One(b)))
-	}
-	if left := c.Ready(job.ID); ran != 3 || left != 0 {
-		t.Errorf("%d ran, %d are left", ran, left)
 	}
 }

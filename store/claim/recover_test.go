@@ -96,25 +96,6 @@ func TestRecover(t *testing.T) {
 		}
 		c.WantCount(11, "claims are left", `SELECT count(*) FROM punctual.claims`)
 	})
-	t.Run("a run that loses three replicas in a row is dead, with a dead letter", func(t *testing.T) {
-		c := NewFixture(t)
-		c.Create("a")
-		run := c.Trigger("a")
-		for i := range 3 {
-			replica := uuid.New()
-			if claimed := c.ClaimAll(replica); len(claimed) != 1 {
-				t.Fatalf("loss %d: claimed %d", i, len(claimed))
-			}
-			c.Lose(replica)
-			c.Recover()
-		}
-		got := c.Run(run.ID)
-		if got.Status != domain.StatusDead || OrEmpty(got.Reason) != domain.ReasonPoison ||
-			len(got.Attempts) != 3 {
-			t.Errorf("run %+v", got)
-		}
-		c.WantCount(1, "dead letters", `SELECT count(*) FROM punctual.dead_letters WHERE reason = 'poison'`)
-	})
 	t.Run("a replica that has renewed since is not removed", func(t *testing.T) {
 		c := NewFixture(t)
 		replica := uuid.New()

@@ -402,36 +402,6 @@ func TestTheTickLoopSeesDatedRuns(t *testing.T) {
 	}
 }
 
-func TestDatedRunsOverlapAsTheirJobAllows(t *testing.T) {
-	c := NewReplica(t)
-	c.Create("job", Never, Forbid)
-	var ids []uuid.UUID
-	for range 3 {
-		ids = append(ids, c.Date("job", jobs.DateRequest{}).Run)
-	}
-	a := c.One(c.ClaimReady(10))
-	for _, id := range ids {
-		if got := c.Is(id); id != a.RunID && got != "pending" {
-			t.Errorf("a run beside it is %s", got)
-		}
-	}
-}
-
-func TestADatedRunThatDoesNotStartWaitsAsOthersDo(t *testing.T) {
-	c := NewReplica(t)
-	c.Create("job", Never, Overlapping(domain.PolicyWait))
-	for range 2 {
-		c.Date("job", jobs.DateRequest{})
-	}
-	first := c.One(c.ClaimReady(10))
-	c.WantCount(1, "runs in ready", `SELECT count(*) FROM punctual.ready`)
-	c.Finish(Succeeded(first))
-	if second := c.One(c.ClaimReady(10)); second.RunID == first.RunID {
-		t.Error("the same run starts twice")
-	}
-	c.WantCount(0, "runs in ready", `SELECT count(*) FROM punctual.ready`)
-}
-
 // The chore has not moved the run yet.
 func TestAClaimLeavesADatedRunOfAnotherQueue(t *testing.T) {
 	c := NewReplica(t)

@@ -3,7 +3,6 @@ package jobs_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -12,26 +11,10 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/pg"
-	"punctual/store/runs"
 )
 
 func TestDeleteJob(t *testing.T) {
 	t.Parallel()
-	t.Run("cancels the runs that wait and lets the running ones finish", func(t *testing.T) {
-		c := NewFixture(t)
-		job := c.Create("a", Forbid)
-		running := c.Trigger("a")
-		c.Claimed(running)
-		waiting := trigger2(c, job)
-		c.Exec(`UPDATE punctual.exclusive SET active_run = $2 WHERE job_id = $1`, job.ID, waiting.ID)
-		c.DeleteJob("a")
-		if got := c.HistoryOf(job.ID); !slices.Equal(got, []string{"manual running", "manual cancelled job_deleted"}) {
-			t.Errorf("history %q", got)
-		}
-		if c.Ready(job.ID) != 0 || c.Count(`SELECT count(*) FROM punctual.exclusive WHERE active_run IS NOT NULL`) != 0 {
-			t.Error("a cancelled run still waits or holds the gate")
-		}
-	})
 	t.Run("frees the name and keeps the history", func(t *testing.T) {
 		c := NewFixture(t)
 		ctx := t.Context()
@@ -72,14 +55,6 @@ func TestDeleteJob(t *testing.T) {
 			c.WantHistory(job.ID, test.want)
 		})
 	}
-}
-
-// trigger2 makes a second waiting run of a job that forbids overlap, as catching up does.
-func trigger2(c Fixture, job jobs.Record) runs.Run {
-	c.T.Helper()
-	c.Exec(`UPDATE punctual.job_versions SET definition = (definition::jsonb - 'concurrency_policy')::json
-		WHERE job_id = $1`, job.ID)
-	return c.Trigger(job.ID.String())
 }
 
 func TestNoTriggerOutlivesTheDeleteOfItsJob(t *testing.T) {
@@ -138,29 +113,6 @@ func TestTriggerJob(t *testing.T) {
 			[]byte(`"x\u0000"`)); n != 1 {
 			t.Errorf("%d", n)
 		}
-	})
-	t.Run("names the run in the way where overlap is forbidden", func(t *testing.T) {
-		c := NewFixture(t)
-		job := c.Create("a", Forbid)
-		run := c.Trigger("a")
-		for _, step := range []struct {
-			name string
-			do   func()
-		}{
-			{"while it waits", func() {}},
-			{"while it runs", func() {
-				c.Claimed(run)
-				c.Exec(`UPDATE punctual.exclusive SET active_run = $2 WHERE job_id = $1`, job.ID, run.ID)
-			}},
-		} {
-			step.do()
-			var active *jobs.ActiveRunError
-			if _, err := c.TryTrigger("a"); !errors.As(err, &active) || active.Run != run.ID {
-				t.Errorf("%s: %v", step.name, err)
-			}
-		}
-		c.Exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE id = $1`, run.ID)
-		c.Trigger("a")
 	})
 	t.Run("of concurrent ones a single one runs where overlap is forbidden", func(t *testing.T) {
 		c := NewReplica(t)

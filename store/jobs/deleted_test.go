@@ -88,24 +88,3 @@ func TestARetryThatCrossesTheDeleteOfItsJobIsNotSent(t *testing.T) {
 	c.WantState(a.RunID, "cancelled job_deleted 503 attempt 1 finished attempts: 1 failed http_5xx")
 	c.NothingLeft()
 }
-
-// A failure that the target of an asynchronous run reports ends the run in the same way.
-func TestADeletedJobsLongWorkIsNotBegunAgain(t *testing.T) {
-	c := NewReplica(t)
-	a := c.Accepted("job")
-	c.DeleteJob("job")
-	c.WantState(a.RunID, "running 202 attempt 1 ready in 60") // it may still complete
-	if _, err := c.Runs.FailRun(t.Context(), a.RunID, a.RunToken, "early", true); err != nil {
-		t.Fatal(err)
-	}
-	c.WantState(a.RunID, "cancelled job_deleted attempt 1 finished attempts: 1 failed failed")
-	c.NothingLeft()
-
-	silent := c.Accepted("another")
-	c.DeleteJob("another")
-	if !c.Overdue(silent.RunID) {
-		t.Error("its attempt goes on")
-	}
-	c.WantState(silent.RunID, "cancelled job_deleted attempt 1 finished attempts: 1 lost silent")
-	c.NothingLeft()
-}

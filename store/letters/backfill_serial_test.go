@@ -63,18 +63,6 @@ func TestABackfillOneAtATimeWaitsForTheEndOfItsPreviousRun(t *testing.T) {
 	c.WantProgress(o.ID, letters.OperationDone, 3, 3, 0)
 }
 
-func TestABackfillThatAllowsOverlapGoesAtOnce(t *testing.T) {
-	c := NewReplica(t)
-	job, slots := c.Lived("a")
-	c.Exec(`DELETE FROM punctual.runs WHERE job_id = $1 AND scheduled_for < $2`, job, slots[3])
-	o := c.Backfill(letters.BackfillRequest{Job: "a", From: slots[0], To: slots[3]})
-	c.NextBatch()
-	c.WantProgress(o.ID, letters.OperationDone, 3, 3, 0)
-	if n := c.Ready(job); n != 3 {
-		t.Errorf("%d runs wait to be sent, want all at once", n)
-	}
-}
-
 // Two people ask for slots of the same job: still one run at a time. Replicas that work side by side make one run, too.
 func TestTwoBackfillsOfAJobGoOneAtATimeTogether(t *testing.T) {
 	c := NewReplica(t)

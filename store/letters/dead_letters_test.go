@@ -142,37 +142,6 @@ func TestReplaysAtOnceMakeOneRun(t *testing.T) {
 	c.WantCount(1, "runs", `SELECT count(*) FROM punctual.runs WHERE replay_of = $1`, dead)
 }
 
-func TestReplaysOfAJobThatMustNotOverlap(t *testing.T) {
-	t.Parallel()
-	for _, policy := range []domain.ConcurrencyPolicy{
-		domain.PolicyForbid, domain.PolicyReplace, domain.PolicyWait,
-	} {
-		t.Run(string(policy)+": run one at a time, are not skipped and replace nothing", func(t *testing.T) {
-			c := NewFixture(t)
-			c.Create("a", Overlapping(policy))
-			dead := c.Die("a", 2)
-			c.Trigger("a")
-			active := c.ClaimAll(uuid.New())[0]
-			first, second := c.Replay(dead[0]), c.Replay(dead[1])
-			for _, next := range []uuid.UUID{first.ID, second.ID} {
-				if got := c.ClaimAll(uuid.New()); len(got) != 0 {
-					t.Fatalf("run %s started beside the active one", got[0].RunID)
-				}
-				c.Finish(active, domain.Succeed, "")
-				c.Exec(`UPDATE punctual.ready SET due_at = now() WHERE run_id = $1`, next) // when it next looks at the gate
-				got := c.ClaimAll(uuid.New())
-				if len(got) != 1 || got[0].RunID != next {
-					t.Fatalf("claimed %v", got)
-				}
-				active = got[0]
-			}
-			c.Finish(active, domain.Succeed, "")
-			c.WantCount(0, "were skipped or cancelled",
-				`SELECT count(*) FROM punctual.runs WHERE status IN ('skipped', 'cancelled')`)
-		})
-	}
-}
-
 func TestListDeadLettersSelects(t *testing.T) {
 	c := NewFixture(t)
 	a, b := c.Create("a", Labelled("team", "x")), c.Create("b")
