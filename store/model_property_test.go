@@ -550,7 +550,7 @@ func (l *lived) tell(e modelEvent) error {
 	if err := pg.Exec(l.T.Context(), l.DB.Chores, call, l.Tenant, e.run, l.fences[e.run][e.claim-1]); err != nil {
 		return err
 	}
-	_, err := l.Claims.ApplyReports(l.T.Context())
+	_, err := l.Reports.Apply(l.T.Context())
 	return err
 }
 
