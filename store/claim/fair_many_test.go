@@ -3,6 +3,7 @@ package claim_test
 import (
 	"testing"
 
+	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
@@ -11,6 +12,7 @@ import (
 // The search for waiting tenants looks only at tenants with work in a lane, however many other tenants and queues
 // exist.
 func TestWhoWaitsIsFoundAmongThousandsOfTenantsAndAHundredQueues(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	c := ReplicaOnClone(t)
 	c.Exec(`INSERT INTO punctual.tenants (name) SELECT 'tenant-' || i FROM generate_series(1, 5000) i`)
 	c.Exec(`INSERT INTO punctual.queues (name) SELECT 'queue-' || i FROM generate_series(1, 99) i`)

@@ -320,7 +320,7 @@ func TestAnOutcomeThatIsRefusedIsNotWrittenInPart(t *testing.T) {
 // Finishing must not write an index: Postgres updates a run's row within its page (HOT).
 func TestFinishingIsHOT(t *testing.T) {
 	c := ReplicaOnClone(t)
-	const jobs = 5000
+	const jobs = 1500
 	c.Many(jobs, "job", 0, Rarely, Tolerant)
 	conn := c.Connect()
 	var waiting []domain.Outcome

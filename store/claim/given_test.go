@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
@@ -18,6 +19,7 @@ const mebibyte = 1 << 20
 // Sixty workflows with a large input and many steps after the first one would be 750 MB, written with the outcomes of
 // everybody.
 func TestWhatFollowsFromWorkflowsHoldsUpNoOutcome(t *testing.T) {
+	pgtest.Exhaustive(t, "two thousand steps follow")
 	c := NewReplica(t)
 	steps := []string{"a"}
 	for n := range domain.MaxSteps - 1 {

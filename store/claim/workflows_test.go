@@ -128,7 +128,7 @@ func TestHowAWorkflowEnds(t *testing.T) {
 // replicas finishing at once. So do their reruns, whatever is kept and set.
 func TestWorkflowsEndAsTheReferenceSays(t *testing.T) {
 	c := NewReplica(t)
-	n := 40
+	n := 15
 	if !testing.Short() {
 		n = 300
 	}

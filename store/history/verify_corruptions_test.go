@@ -251,7 +251,10 @@ func TestVerifySeesWhatWasCorrupted(t *testing.T) {
 	if found := verified(c); len(found) > 0 {
 		t.Fatalf("before anything is corrupted: %s", strings.Join(found, "\n"))
 	}
-	for _, test := range corruptions {
+	for i, test := range corruptions {
+		if testing.Short() && i%4 > 0 { // `make prove` has all
+			continue
+		}
 		k.exec(test.sql)
 		found := verified(c)
 		for want := range strings.FieldsSeq(test.want) {
