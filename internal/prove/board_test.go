@@ -15,6 +15,7 @@ import (
 // Prometheus itself answers each query of the board that operators import into Grafana, and each page that a panel
 // links to is there.
 func TestEachPanelOfTheBoardShowsSomething(t *testing.T) {
+	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	r := serve(t, dsn)
 	w.Script("/fails", Answer{Status: 410})

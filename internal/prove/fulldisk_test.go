@@ -15,6 +15,7 @@ import (
 )
 
 func TestAFullDiskLosesNothing(t *testing.T) {
+	t.Parallel()
 	for name, fill := range map[string]func(*testing.T, *privatepg.Server, *pgtest.Disk, []*process.Replica){
 		"tables": fillTables, "write-ahead log": fillWAL,
 	} {

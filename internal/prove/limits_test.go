@@ -53,6 +53,7 @@ func busywork(t testing.TB, a *client.Client, w *Witness, n int, failure Answer)
 }
 
 func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
+	t.Parallel()
 	const most, n = 7, 300
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	conn := connect(t, dsn)
@@ -85,6 +86,7 @@ func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
 }
 
 func TestThreeReplicasNeverStartMoreASecondThanATenantMay(t *testing.T) {
+	t.Parallel()
 	const perSecond, n = 15, 120 // less than a busy machine manages without a limit
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	conn := connect(t, dsn)

@@ -41,6 +41,7 @@ func TestASlowNetworkToTheDatabaseCostsTimeOnly(t *testing.T) {
 }
 
 func TestAReplicaThatIsCutOffStopsItselfAndIsTakenOver(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]func(*pgtest.Proxy){
 		"silence": (*pgtest.Proxy).Cut,
 		"refusal": (*pgtest.Proxy).Refuse,

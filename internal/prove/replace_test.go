@@ -9,6 +9,7 @@ import (
 
 // A hanging run that holds the last worker slot does not keep the slot that is to replace it from being claimed.
 func TestARunThatHangsIsReplacedThoughItHoldsTheLastPlace(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		flags []string
 		most  any

@@ -69,6 +69,7 @@ func (f *fragile) work(ctx context.Context, attempt http.Header, dies bool) erro
 // Targets die before and after the commit of their work, and replicas die with requests in flight. Each run's work is
 // done once, and the run succeeds.
 func TestAThousandKillsNeitherDoubleNorLoseWorkThatIsReported(t *testing.T) {
+	t.Parallel()
 	const runs = 1000
 	dsn := pgtest.DSN(t)
 	conn := connect(t, dsn)
