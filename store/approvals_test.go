@@ -109,6 +109,7 @@ func tooLate(c Replica, run uuid.UUID, says string) {
 }
 
 func TestHowAnApprovalEnds(t *testing.T) {
+	t.Parallel()
 	hour := domain.Approval{ExpiresAfter: domain.DurationOf(time.Hour)}
 	for name, with := range map[string]struct {
 		do                 func(c Replica, w, a domain.Assignment)

@@ -16,6 +16,7 @@ import (
 // An operator gives up what fails each time, as far as it has an end of its own. (The end of an event was refused by
 // a constraint, after its record had been forgotten.)
 func TestWhatIsSetAsideIsGivenUp(t *testing.T) {
+	t.Parallel()
 	const statusOf = `SELECT concat_ws(' ', status, reason) FROM punctual.runs WHERE id = $1`
 	for _, kind := range []struct {
 		aside.Kind

@@ -601,6 +601,7 @@ func TestAGrantIsMadeRenewedAndRevoked(t *testing.T) {
 // The revoked holds on to the functions, by something of its own that depends on them. Its right is gone all the same,
 // and the operator reads what is left.
 func TestTheRevokedCannotKeepTheirGrant(t *testing.T) {
+	t.Parallel()
 	const revoke, deleteTenant = "revoke", "delete the tenant"
 	for _, how := range []string{revoke, deleteTenant} {
 		t.Run(how, func(t *testing.T) {

@@ -105,6 +105,7 @@ func (s slow) at(path string) Option {
 // Whatever a commit makes due wakes the loop or asks for the chore that does: a replica that never looks by itself does
 // it all. (A successor at a gate began with the next look, up to a second after its turn had come.)
 func TestWhatACommitMakesDueBeginsWithoutALook(t *testing.T) {
+	t.Parallel()
 	const sent, parked = `SELECT count(*) = 1 FROM punctual.runs WHERE job_id = $1 AND status = 'running'`,
 		`SELECT count(*) = $2 FROM punctual.ready WHERE job_id = $1 AND due_at > now() + interval '30 min'`
 	ended := func(c Fixture, job uuid.UUID, n int) {

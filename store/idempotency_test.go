@@ -13,6 +13,7 @@ import (
 )
 
 func TestIdempotent(t *testing.T) {
+	t.Parallel()
 	key := store.Idempotency{Key: "k", Hash: [32]byte{1}}
 	creating := func(c Fixture, name string) func(store.Writer) (store.Answer, error) {
 		return func(w store.Writer) (store.Answer, error) {

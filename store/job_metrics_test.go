@@ -182,6 +182,7 @@ func TestScrapesShareALookAndNeverTellWhatIsOld(t *testing.T) {
 }
 
 func TestJobMetricsAreReadByIndex(t *testing.T) {
+	t.Parallel()
 	pgtest.Exhaustive(t, "its tables are large")
 	for name, first := range map[string]string{"analysed or not": `SELECT`, "analysed when empty": `ANALYZE`} {
 		t.Run(name, func(t *testing.T) {

@@ -217,6 +217,7 @@ func TestForgetCompletedJobs(t *testing.T) {
 }
 
 func TestEverythingWorksInEveryExecMode(t *testing.T) {
+	t.Parallel()
 	EachExecMode(t, func(t *testing.T, c Fixture) {
 		ctx := t.Context()
 		now := time.Now()

@@ -467,6 +467,7 @@ func (m *meeting) meets(of operation, thing met) {
 // Whatever is done to a job or its tenant, while two replicas claim: what waits or runs ends as it should, the answer
 // is no fault, explain says why it waits, verify finds nothing, and nothing is left behind.
 func TestWhatWaitsOrRunsMeetsWhatIsDoneToIt(t *testing.T) {
+	t.Parallel()
 	for i, doing := range slices.Sorted(maps.Keys(operations)) {
 		t.Run(doing, func(t *testing.T) {
 			c := NewReplica(t)

@@ -1094,6 +1094,7 @@ func (l *lived) shrink(seed uint64, steps []int) []int {
 // The store and its model agree after every step of random histories: triggers, slots, claims, outcomes, calls of
 // targets, steps, decisions, cancels, reruns, replays, edits, freezes, pauses, lost replicas and their late outcomes.
 func TestARunsLifeIsThatOfItsModel(t *testing.T) {
+	t.Parallel()
 	seed, seeds, length := uint64(1), 60, 200 // the same histories each time; SEED=… tries others
 	if testing.Short() {
 		seeds = 7 // in which each of modelJobs is

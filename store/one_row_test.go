@@ -171,6 +171,7 @@ func TestOneRowFailsAndAllOthersAreDone(t *testing.T) {
 
 // All failures take half an hour on two cores. So some of them are drawn, unless the environment has ROWS=all.
 func TestAnyRowFailsAndAllOthersAreDone(t *testing.T) {
+	t.Parallel()
 	pgtest.Exhaustive(t, "a world for each table and each way in which a row of it fails")
 	seed := seeded(t)
 	all := failures(NewFixtureOn(t, pgtest.DSN(t)), seed)

@@ -11,6 +11,7 @@ import (
 // with several states of the statistics. Postgres counts a sequential scan when it begins, whether or not it reaches
 // the table's end.
 func TestDailyWorkScansNoLargeTable(t *testing.T) {
+	t.Parallel()
 	pgtest.Exhaustive(t, "its tables are large")
 	type state struct {
 		name    string

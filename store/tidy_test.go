@@ -57,6 +57,7 @@ func versions(c Fixture, job uuid.UUID, n int, ago time.Duration) {
 }
 
 func TestWhatIsKeptForATimeGoesAsFastAsItComes(t *testing.T) {
+	t.Parallel()
 	pgtest.Exhaustive(t, "its tables are large")
 	const day = 24 * time.Hour
 	for _, tt := range []struct {
@@ -124,6 +125,7 @@ func TestWhatIsKeptForATimeGoesAsFastAsItComes(t *testing.T) {
 
 // A version is removed if it ceased to be current before the retention began and no row names it.
 func TestVersionsThatMatterStay(t *testing.T) {
+	t.Parallel()
 	const day = 24 * time.Hour
 	numbers := func(c Fixture, job uuid.UUID) (found []int) {
 		for v := range 20 {

@@ -101,6 +101,7 @@ func importFile(c Fixture, path string) (archive.Imported, error) {
 
 // A day with a run that cannot be read stays, and is tried again. All other days are archived.
 func TestADayThatCannotBeReadKeepsNoOtherFromBeingArchived(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"cannot be read", "is read for ever"} {
 		t.Run(how, func(t *testing.T) {
 			if how == "is read for ever" {

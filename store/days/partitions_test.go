@@ -9,6 +9,7 @@ import (
 )
 
 func TestEnsurePartitions(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name       string
 		spoil      func(Replica)

@@ -91,6 +91,7 @@ func TestADayThatCannotBeRemovedHoldsUpNoOther(t *testing.T) {
 }
 
 func TestDayThatIsStillNeededStays(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		need func(c Fixture, slot time.Time)

@@ -164,6 +164,7 @@ func TestAFreezeWaitsForTheClaimsUnderWay(t *testing.T) {
 
 // While frozen, no replica checks the deadlines of asynchronous runs. The API still takes their calls.
 func TestDeadlinesWaitWhileFrozen(t *testing.T) {
+	t.Parallel()
 	for _, whole := range []bool{true, false} {
 		t.Run(map[bool]string{true: "the deployment", false: "the tenant"}[whole], func(t *testing.T) {
 			c := NewReplica(t)

@@ -617,6 +617,7 @@ func TestARotationWaitsForThoseWhoWrite(t *testing.T) {
 }
 
 func TestSecretsInEveryQueryMode(t *testing.T) {
+	t.Parallel()
 	EachExecMode(t, func(t *testing.T, c Fixture) {
 		ctx := t.Context()
 		c.Secret("token", "one")

@@ -198,6 +198,7 @@ func TestRequestsAreDrawnUntilNoneAreLeft(t *testing.T) {
 }
 
 func TestTenantsAreReadAsTheyWereWrittenInEveryMode(t *testing.T) {
+	t.Parallel()
 	EachExecMode(t, func(t *testing.T, c Fixture) {
 		asked := tenants.Tenant{
 			Name: "alpha", Weight: 2, MaxJobs: new(7), MinInterval: new(domain.DurationOf(90 * time.Second)),
