@@ -86,7 +86,7 @@ $(LIBRARIES): %/node_modules/.package-lock.json: %/package-lock.json | servers
 
 # Packages whose tests drive real processes, browsers and proxies: `make prove` runs them all. -short leaves of them what
 # needs none, and one test for each promise.
-PROOFS := ./internal/prove ./internal/bench ./internal/command ./httpapi/dashboard
+PROOFS := ./internal/prove ./internal/bench ./internal/command ./internal/privatepg ./httpapi/dashboard
 
 # Packages in which no test starts a goroutine, so that the race detector has nothing to look for: internal/docs.
 SERIAL := $(patsubst %,punctual/%,scheduler/admit scheduler/cron scheduler/domain scheduler/forecast)

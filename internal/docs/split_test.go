@@ -35,7 +35,7 @@ var mayLeaveOut = map[string]string{
 }
 
 // proofs are the packages of which `make prove` runs all tests. `make test` runs what -short leaves of them.
-var proofs = []string{"internal/prove", "internal/bench", "internal/command", "httpapi/dashboard"}
+var proofs = []string{"internal/prove", "internal/bench", "internal/command", "internal/privatepg", "httpapi/dashboard"}
 
 // leavesOut is how the Makefile finds tests of the store that -short leaves out or shortens. Written so, this file has
 // none of it.

@@ -20,6 +20,9 @@ import (
 // directory.
 func newDir(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts and kills Postgres: `make prove` does")
+	}
 	dir, err := os.MkdirTemp("", "punctual-privatepg-")
 	must(t, err)
 	t.Cleanup(func() {
@@ -49,9 +52,9 @@ var removeMade = func() {}
 // oldDir is newDir for a directory in which a server has run.
 func oldDir(t *testing.T) string {
 	t.Helper()
+	dir := newDir(t)
 	from, err := made()
 	must(t, err)
-	dir := newDir(t)
 	if out, err := exec.Command("cp", "-Rp", from+"/.", dir).CombinedOutput(); err != nil {
 		t.Fatalf("copy a cluster: %v\n%s", err, out)
 	}
