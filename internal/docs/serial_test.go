@@ -32,7 +32,7 @@ func goesBeside(t *testing.T, files []string) (found []string) {
 	return found
 }
 
-// `make test` runs some packages without the race detector. That is fair as long as their tests start no goroutine.
+// `make race` leaves some packages out. That is fair as long as their tests start no goroutine.
 // Tests that run in parallel share only what the zone data and compiled expressions are kept in, and the tests of the
 // store and of the loops race for that with the detector.
 func TestNothingRunsBesideATestWithoutTheRaceDetector(t *testing.T) {
