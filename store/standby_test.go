@@ -57,6 +57,7 @@ func withStandby(t *testing.T, p pair, change func(*pg.Standby)) beside {
 
 // The parts share one pair, as it takes seconds to start. The last ones leave it unusable.
 func TestReadsOfThePast(t *testing.T) {
+	pgtest.Exhaustive(t, "it starts servers, and waits for those that lag and hang")
 	t.Parallel()
 	p := pair{pgtest.NewPair(t), pgtest.Master(t)}
 	for _, part := range []struct {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
@@ -60,6 +61,9 @@ func TestASlotThatFailsKeepsNoOtherFromBeingClaimed(t *testing.T) {
 	t.Parallel()
 	for name, how := range refusals {
 		t.Run(name, func(t *testing.T) {
+			if name == "hangs" {
+				pgtest.Exhaustive(t, "each try waits for seconds")
+			}
 			c := NewReplica(t)
 			c.Many(29, "well", 0)
 			victim, _ := c.DueNow("victim")
@@ -83,6 +87,7 @@ func TestASlotThatFailsKeepsNoOtherFromBeingClaimed(t *testing.T) {
 
 // On a machine on which each statement takes 3 s, nothing is at fault.
 func TestASlowMachineSetsNothingAside(t *testing.T) {
+	pgtest.Exhaustive(t, "each try waits for seconds")
 	t.Parallel()
 	for _, n := range []int{1, 2, 30} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -111,6 +116,9 @@ func TestAWaitingRunThatFailsKeepsNoOtherFromBeingClaimed(t *testing.T) {
 	t.Parallel()
 	for name, how := range refusals {
 		t.Run(name, func(t *testing.T) {
+			if name == "hangs" {
+				pgtest.Exhaustive(t, "each try waits for seconds")
+			}
 			c := NewReplica(t)
 			c.Create("job")
 			for range 19 {
@@ -139,6 +147,9 @@ func TestAnOutcomeThatFailsKeepsNoOtherFromBeingWritten(t *testing.T) {
 	t.Parallel()
 	for name, how := range refusals {
 		t.Run(name, func(t *testing.T) {
+			if name == "hangs" {
+				pgtest.Exhaustive(t, "each try waits for seconds")
+			}
 			c := NewReplica(t)
 			c.Many(30, "well", 0)
 			runs := c.Claim(100, false).Runs
@@ -249,6 +260,9 @@ func TestARunOfALostReplicaThatFailsKeepsNoOtherFromBeingTakenOver(t *testing.T)
 	t.Parallel()
 	for name, how := range refusals {
 		t.Run(name, func(t *testing.T) {
+			if name == "hangs" {
+				pgtest.Exhaustive(t, "each try waits for seconds")
+			}
 			c := NewReplica(t)
 			c.Many(10, "well", 0)
 			runs := c.Claim(100, false).Runs
