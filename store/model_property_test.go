@@ -30,16 +30,16 @@ import (
 
 // What the jobs of the model have in common, in hours.
 const (
-	modelRetry    = 1 // the longest backoff
-	modelAfter    = 3 // max_backoff, which a Retry-After asks for
-	modelSilence  = 1 // heartbeat_timeout
-	modelDuration = 3 // max_duration
+	modelRetry    = 1   // the longest backoff
+	modelAfter    = 3   // max_backoff, which a Retry-After asks for
+	modelSilence  = 1   // heartbeat_timeout
+	modelDuration = 3   // max_duration
 	modelParked   = 1e6 // until a run at its gate or limit is looked at again: it is not
-	modelExpiry   = 2 // expires_after of an approval
-	modelFills    = 3 // how many past slots a job has, one a day
-	modelPending  = 2 // max_pending_runs of a job that is edited to queue
-	modelSides    = 2 // how many kinds of jobs a filter can select
-	modelGrace    = 1 // for steps that clean up, after max_duration; it is five minutes
+	modelExpiry   = 2   // expires_after of an approval
+	modelFills    = 3   // how many past slots a job has, one a day
+	modelPending  = 2   // max_pending_runs of a job that is edited to queue
+	modelSides    = 2   // how many kinds of jobs a filter can select
+	modelGrace    = 1   // for steps that clean up, after max_duration; it is five minutes
 )
 
 // modelEvent is something that happens. Each kind uses some of the fields.

@@ -64,7 +64,8 @@ due AS MATERIALIZED (
     FROM lanes l
     WHERE (SELECT d.frozen_at FROM punctual.deployment d) IS NULL
     GROUP BY l.queue),
-parked AS MATERIALIZED (`+parkedFor(`host`)+` UNION ALL `+parkedFor(`gate`)+` UNION ALL `+parkedFor(`limit`)+`)
+parked AS MATERIALIZED (
+    ` + parkedFor(`host`) + ` UNION ALL ` + parkedFor(`gate`) + ` UNION ALL ` + parkedFor(`limit`) + `)
 SELECT q.name, w.waits_for, coalesce(greatest(now() - w.since, '0'), '0')
 FROM punctual.queues q
 LEFT JOIN due ON due.queue = q.id
