@@ -108,7 +108,7 @@ func (s Schedule) Instant() time.Time { return s.resolved().value }
 
 // resolved returns at with its value, also where that needs the zone.
 func (s Schedule) resolved() Instant {
-	if s.At.local.IsZero() || s.Timezone == "" {
+	if s.At.Local().IsZero() || s.Timezone == "" {
 		return s.At
 	}
 	slot, zone := s.localSlot()
@@ -124,7 +124,7 @@ func (s Schedule) localSlot() (cron.Slot, *time.Location) {
 	if err != nil {
 		return cron.Slot{}, nil
 	}
-	return cron.Local(s.At.local, zone), zone
+	return cron.Local(s.At.Local(), zone), zone
 }
 
 // Recurring reports whether the kind has more than one slot.

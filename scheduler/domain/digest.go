@@ -28,9 +28,6 @@ func (j *Job) Notice(to, secret string) (*Job, error) {
 	}, nil
 }
 
-// mailScheme begins the URL of a recipient of e-mail.
-const mailScheme = "mailto:"
-
 // recipientURL parses the URL of a recipient.
 func recipientURL(raw string) (*url.URL, error) {
 	address, ok := strings.CutPrefix(raw, mailScheme)

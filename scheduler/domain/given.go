@@ -136,15 +136,3 @@ func member(b []byte, name string) []byte {
 	quoted, _ := json.Marshal(name) // never fails
 	return append(append(b, quoted...), ':')
 }
-
-// given checks that a step's own body leaves room for what the step is given.
-func (c *checker) given(at string, own json.RawMessage) {
-	var members map[string]json.RawMessage
-	_ = json.Unmarshal(own, &members) // any other body is sent as it is
-	for _, name := range ofSteps {
-		if _, has := members[name]; has {
-			c.add(at+name, "a step is sent its input and the results of other steps in the members input and steps; "+
-				"choose another name")
-		}
-	}
-}

@@ -73,7 +73,7 @@ func SameSchedule(a, b Schedule) bool {
 	x, y := Definition{Schedule: a}.WithDefaults().Schedule, Definition{Schedule: b}.WithDefaults().Schedule
 	return x.Cron == y.Cron && x.Timezone == y.Timezone &&
 		x.Every.Value() == y.Every.Value() && x.Delay.Value() == y.Delay.Value() && x.Kind() == y.Kind() &&
-		x.At.local.Equal(y.At.local) && x.Instant().Equal(y.Instant()) &&
+		x.At.Local().Equal(y.At.Local()) && x.Instant().Equal(y.Instant()) &&
 		x.StartsAt.Value().Equal(y.StartsAt.Value()) && x.EndsAt.Value().Equal(y.EndsAt.Value())
 }
 

@@ -37,9 +37,9 @@ func noted(v *Version) { v.Note = "why" }
 // changed makes the version's digest differ, as an edit beyond the schedule does.
 func changed(v *Version) { v.Digest += fmt.Sprint(v.Number) }
 
-func periodic(text string) Schedule { return Schedule{Every: mustDuration(text)} }
+func periodic(text string) Schedule { return Schedule{Every: lasting(text)} }
 
-func delayed(text string) Schedule { return Schedule{Delay: mustDuration(text)} }
+func delayed(text string) Schedule { return Schedule{Delay: lasting(text)} }
 
 func once(t *testing.T, at string) Schedule { return Schedule{At: InstantOf(instant(t, at))} }
 

@@ -3,7 +3,6 @@ package domain
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"regexp"
 	"strconv"
 	"strings"
@@ -99,25 +98,4 @@ func outOfCalendar(parts []string) string {
 		return "is in a leap second, which Postgres's clock does not have: write the second after it"
 	}
 	return "is at no time of day: seconds are 00 to 59"
-}
-
-// Later returns the later of two instants.
-func Later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
-
-// Earlier returns the earlier of two instants.
-func Earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// About returns d, at most 10 % shorter or longer, so that replicas do not do things in step.
-func About(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64())) //nolint:gosec // spreads load, guards nothing
 }

@@ -1,8 +1,6 @@
 package domain
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/textproto"
 	"net/url"
@@ -74,19 +72,6 @@ func (j *Job) RoutingSecret() string { return j.routing }
 // expired reports whether an attempt starting now would be later than expires_after allows.
 func (j *Job) expired(due, now time.Time) bool {
 	return !j.ExpiresAfter.IsZero() && now.Sub(due) > j.ExpiresAfter.Value()
-}
-
-// requestBody returns the bytes to send: a JSON string is sent as plain text, any other value as JSON.
-func requestBody(raw json.RawMessage) (body []byte, isJSON bool) {
-	raw = bytes.TrimSpace(raw)
-	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
-		return nil, false
-	}
-	var text string
-	if raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
-		return []byte(text), false
-	}
-	return raw, true
 }
 
 // jsonHeader is what most jobs send beside the headers of every attempt. They all share it, and nothing writes to it.

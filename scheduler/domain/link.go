@@ -18,17 +18,6 @@ const (
 	WhenEnded     LinkWhen = "ended"  // either of these, or cancelled
 )
 
-// Fires reports whether a run that ends in a status triggers the other job.
-func (l Link) Fires(status Status) bool {
-	switch l.When {
-	case WhenFailed:
-		return status == StatusDead
-	case WhenEnded:
-		return status == StatusSucceeded || status == StatusDead || status == StatusCancelled
-	}
-	return status == StatusSucceeded
-}
-
 // withWhen returns the links with their defaults.
 func withWhen(links []Link) []Link {
 	if len(links) == 0 {

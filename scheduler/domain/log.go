@@ -32,14 +32,3 @@ func AnsweredLog(headers map[string]string) (link, note string) {
 	}
 	return answered, ""
 }
-
-func (c *checker) logURL(raw string) {
-	if raw == "" {
-		return
-	}
-	_, _, sample, err := parseURL(raw)
-	if err == nil {
-		_, err = wire.CheckLink(sample)
-	}
-	c.check("log_url", err)
-}

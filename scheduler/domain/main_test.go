@@ -36,6 +36,14 @@ func definition(t rapid.TB, text string) Definition {
 	return d
 }
 
+// lasting returns a duration as a definition has it.
+func lasting(text string) (d Duration) {
+	if err := d.UnmarshalText([]byte(text)); err != nil {
+		panic(err)
+	}
+	return d
+}
+
 // compiled returns a job from the JSON of a definition, which it validates as the API does.
 func compiled(t rapid.TB, text string) *Job {
 	t.Helper()

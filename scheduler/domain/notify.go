@@ -228,3 +228,6 @@ func (c *checker) ofFormat(field string, n Notify, f Format, value, what string)
 	}
 	return n.Format == f && value != ""
 }
+
+// mailScheme begins the URL of a recipient of e-mail.
+const mailScheme = "mailto:"

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"punctual/scheduler/placeholder"
 )
 
 // StepRerun says what a rerun does with the steps of a workflow. Its zero value lets all of them run again.
@@ -89,14 +91,14 @@ func (r StepRerun) runs(s Step, again, succeeded map[string]bool) bool {
 func (r StepRerun) check(now, all []Step) (problems []Problem) {
 	for i, name := range r.From {
 		if find(all, name) == nil {
-			problems = append(problems, Blame(fmt.Sprintf("from[%d]", i), "there is no step %q%s", clip(name),
+			problems = append(problems, Blame(fmt.Sprintf("from[%d]", i), "there is no step %q%s", placeholder.Clip(name),
 				DidYouMean(name, stepNames(now)...)))
 		}
 	}
 	for name := range r.Set {
-		at := "set." + clip(name)
+		at := "set." + placeholder.Clip(name)
 		if find(now, name) == nil {
-			problems = append(problems, Blame(at, "there is no step %q%s", clip(name), DidYouMean(name, stepNames(now)...)))
+			problems = append(problems, Blame(at, "there is no step %q%s", placeholder.Clip(name), DidYouMean(name, stepNames(now)...)))
 		}
 		if slices.Contains(r.From, name) {
 			problems = append(problems, Blame(at, "it is in from, too: a step either runs again or is set"))

@@ -218,3 +218,14 @@ func (j *Job) CatchesUp(trigger Trigger) bool { return trigger == TriggerCatchup
 
 // Ordered reports whether runs of the trigger are ordered in bulk.
 func (t Trigger) Ordered() bool { return t == TriggerBackfill || t == TriggerReplay }
+
+// Triggers reports whether a run that ends in this status triggers a job, by the word of its link.
+func (s Status) Triggers(when LinkWhen) bool {
+	switch when {
+	case WhenFailed:
+		return s == StatusDead
+	case WhenEnded:
+		return s == StatusSucceeded || s == StatusDead || s == StatusCancelled
+	}
+	return s == StatusSucceeded
+}

@@ -1,7 +1,7 @@
 package domain
 
 import (
-	"slices"
+	"encoding/json"
 
 	"punctual/scheduler/placeholder"
 )
@@ -9,29 +9,8 @@ import (
 // MaxBodySecrets bounds the secrets in a body: each may have 64 KiB.
 const MaxBodySecrets = 16
 
-// ofSteps are the members of a step's body that the workflow writes, and ofChains those of a chained run's body that
-// the chain does. They hold what others say.
-var ofSteps, ofChains = []string{"input", "steps"}, []string{"upstream"}
-
-// BodySecrets returns the secrets whose values are to stand in the body of an attempt's request, with placeholders
-// filled in. Only a definition asks for secrets. The body of a trigger or an event is data, and so is what a workflow
-// or a chain adds to the job's own body.
-func (a Assignment) BodySecrets(body []byte) []placeholder.Secret {
-	var data []string
-	switch {
-	case !a.Job.asksInBody:
-		return nil
-	case a.Step != "":
-		data = ofSteps
-	case a.Body != nil && a.Template:
-		data = ofChains
-	case a.Body != nil:
-		return nil
-	}
-	return slices.DeleteFunc(placeholder.Secrets(body), func(s placeholder.Secret) bool {
-		return slices.Contains(data, s.Member)
-	})
-}
+// ofSteps are the members of a step's body that the workflow writes. They hold what others say.
+var ofSteps = []string{"input", "steps"}
 
 // bodyField is the path of a secret in the body at a field.
 func bodyField(body string, s placeholder.Secret) string {
@@ -61,6 +40,18 @@ func (c *checker) stepSecrets(at string, s Step) {
 		if secret.Field == "" {
 			c.add(bodyField(at+".target.body", secret), "a step is sent more than its own body, so that cannot be a secret "+
 				`as a whole; name the secret in a member, as in {"token": {"$secret": "billing-token"}}`)
+		}
+	}
+}
+
+// given checks that a step's own body leaves room for what the step is given.
+func (c *checker) given(at string, own json.RawMessage) {
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(own, &members) // any other body is sent as it is
+	for _, name := range ofSteps {
+		if _, has := members[name]; has {
+			c.add(at+name, "a step is sent its input and the results of other steps in the members input and steps; "+
+				"choose another name")
 		}
 	}
 }

@@ -1,14 +1,10 @@
 package domain
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/google/uuid"
 )
 
 // MaxSteps is how many steps a workflow may have.
@@ -52,13 +48,6 @@ func (d Definition) AllLimits() []string {
 	return slices.Compact(all)
 }
 
-// StepRunID returns the id of a step's run: a UUIDv8 with the milliseconds of the workflow's run and bits of a hash of
-// (run, step). So a step has one run in each run of its workflow, in the same daily partition, whoever makes it.
-func StepRunID(workflow uuid.UUID, step string) uuid.UUID {
-	sum := sha256.Sum256(append(workflow[:], step...))
-	return timedID(IDTime(workflow), sum[:], 0x80)
-}
-
 // definition is the step as a job of its own that runs when triggered.
 func (s Step) definition(whole Definition) Definition {
 	d := Definition{
@@ -92,46 +81,6 @@ func (s Step) definition(whole Definition) Definition {
 	}
 	d.fillAfterTimeout(whole.WithDefaults().ConcurrencyPolicy)
 	return d
-}
-
-// compileWorkflow makes a workflow and its steps ready to use. Its own run sends nothing: it is like one whose target
-// has accepted it, from its claim until its last step has ended, or its max_duration has passed.
-func compileWorkflow(id uuid.UUID, tenant, version int32, d Definition, defaultJitter time.Duration) (*Job, error) {
-	timetable, err := NewTimetable(id, d.WithDefaults(), defaultJitter)
-	if err != nil {
-		return nil, fmt.Errorf("job %s version %d: %w", id, version, err)
-	}
-	steps := make(map[string]*Job, len(d.Steps))
-	whole := &Job{ID: id, Tenant: tenant, Version: version, Timetable: timetable, StepJobs: steps, url: noURL}
-	whole.Definition = d.WithDefaults()
-	for _, s := range d.Steps {
-		if s.Approval != nil {
-			steps[s.Name] = s.approvalJob(whole)
-			continue
-		}
-		job, err := Compile(id, tenant, version, s.definition(d), 0)
-		if err != nil {
-			return nil, fmt.Errorf("step %s of %w", s.Name, err)
-		}
-		job.Timetable = timetable // for placeholders with the local time of the slot
-		steps[s.Name] = job
-	}
-	for _, job := range steps {
-		job.Whole = whole
-	}
-	w := &whole.Definition
-	w.Completion, w.HeartbeatTimeout, w.Limits = CompleteAsync, w.MaxDuration, nil
-	w.Retry.MaxAttempts = 1
-	return whole, nil
-}
-
-// Step returns the job of a run: that of its step, or the job itself if the run is of none. It is nil if the job has no
-// such step.
-func (j *Job) Step(name string) *Job {
-	if name == "" {
-		return j
-	}
-	return j.StepJobs[name]
 }
 
 // steps checks the steps of a workflow. Their fields are checked as those of a job are.
@@ -193,42 +142,4 @@ func stepNames(steps []Step) []string {
 		names[i] = s.Name
 	}
 	return names
-}
-
-// circle returns the path of a circle, from a step back to itself, each followed by one that depends on it; nil: there
-// is none.
-func circle(steps []Step) []string {
-	on := make(map[string][]string, len(steps))
-	for _, s := range steps {
-		on[s.Name] = s.DependsOn
-	}
-	done := map[string]bool{}
-	var path []string
-	var visit func(string) []string
-	visit = func(name string) []string {
-		if at := slices.Index(path, name); at >= 0 {
-			return append(slices.Clone(path[at:]), name)
-		}
-		if done[name] {
-			return nil
-		}
-		path = append(path, name)
-		for _, next := range on[name] {
-			if next == name {
-				continue // it is reported where it stands
-			}
-			if found := visit(next); found != nil {
-				return found
-			}
-		}
-		path, done[name] = path[:len(path)-1], true
-		return nil
-	}
-	for _, s := range steps {
-		if found := visit(s.Name); found != nil {
-			slices.Reverse(found)
-			return found
-		}
-	}
-	return nil
 }

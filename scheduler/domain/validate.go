@@ -217,7 +217,7 @@ func (c *checker) schedule(s Schedule) {
 		switch kind {
 		case KindCron:
 		case KindAt:
-			if s.At.local.IsZero() && !s.At.bad {
+			if s.At.Local().IsZero() && !s.At.bad {
 				c.add("schedule.timezone", "%q: schedule.at has an offset; leave one of the two out", clip(s.Timezone))
 			}
 		case KindEvery:

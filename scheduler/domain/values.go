@@ -62,6 +62,9 @@ func InstantOf(t time.Time) Instant {
 // Value returns the instant in UTC; the zero time when it was absent or malformed.
 func (i Instant) Value() time.Time { return i.value }
 
+// Local returns what stands on a clock in the schedule's time zone; zero if the instant was written with an offset.
+func (i Instant) Local() time.Time { return i.local }
+
 // IsZero reports whether the field was absent.
 func (i Instant) IsZero() bool { return i.text == "" && !i.bad }
 

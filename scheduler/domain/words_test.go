@@ -18,8 +18,8 @@ func TestTheListsHaveEveryConstant(t *testing.T) {
 	t.Parallel()
 	declared := constants(t)
 	for kind, listed := range map[string][]string{
-		"Status": texts(Statuses()), "Trigger": texts(Triggers()), "AttemptOutcome": texts(AttemptOutcomes()),
-		"Reason": texts(Reasons()),
+		"Status": wordsOf(Statuses()), "Trigger": wordsOf(Triggers()), "AttemptOutcome": wordsOf(AttemptOutcomes()),
+		"Reason": wordsOf(Reasons()),
 	} {
 		if len(declared[kind]) == 0 {
 			t.Errorf("no constants of type %s were found", kind)
@@ -45,12 +45,12 @@ func constants(t *testing.T) map[string][]string {
 		file, err := parser.ParseFile(gotoken.NewFileSet(), f.Name(), nil, 0)
 		must(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
-			spec, ok := n.(*ast.ValueSpec)
-			if !ok || len(spec.Values) != 1 {
+			constant, ok := n.(*ast.ValueSpec)
+			if !ok || len(constant.Values) != 1 {
 				return true
 			}
-			kind, named := spec.Type.(*ast.Ident)
-			text, literal := spec.Values[0].(*ast.BasicLit)
+			kind, named := constant.Type.(*ast.Ident)
+			text, literal := constant.Values[0].(*ast.BasicLit)
 			if named && literal && text.Kind == gotoken.STRING {
 				value, _ := strconv.Unquote(text.Value) // a parsed literal is always valid
 				found[kind.Name] = append(found[kind.Name], value)
@@ -89,8 +89,8 @@ func TestEveryWordIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/reasons.md")
 	must(t, err)
 	for title, listed := range map[string][]string{
-		"Statuses": texts(Statuses()), "Triggers": texts(Triggers()), "Outcomes of attempts": texts(AttemptOutcomes()),
-		"Reasons": texts(Reasons()),
+		"Statuses": wordsOf(Statuses()), "Triggers": wordsOf(Triggers()), "Outcomes of attempts": wordsOf(AttemptOutcomes()),
+		"Reasons": wordsOf(Reasons()),
 	} {
 		var documented []string
 		for _, row := range table(string(page), title) {
@@ -104,7 +104,7 @@ func TestEveryWordIsDocumented(t *testing.T) {
 		}
 	}
 	for _, row := range table(string(page), "Reasons") {
-		if want := strings.Join(texts(endsOf(Reason(strings.Trim(row[0], "`")))), ", "); row[1] != want {
+		if want := strings.Join(wordsOf(endsOf(Reason(strings.Trim(row[0], "`")))), ", "); row[1] != want {
 			t.Errorf("docs/reference/reasons.md: %s ends as %q, want %q", row[0], row[1], want)
 		}
 	}
@@ -127,4 +127,12 @@ func table(page, title string) (rows [][]string) {
 		rows = append(rows, cells)
 	}
 	return rows
+}
+
+func wordsOf[T ~string](all []T) []string {
+	words := make([]string, len(all))
+	for i, word := range all {
+		words[i] = string(word)
+	}
+	return words
 }

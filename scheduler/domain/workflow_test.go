@@ -230,7 +230,7 @@ func TestWhatIsWrongWithSteps(t *testing.T) {
 		`steps[1].depends_on[1]: "a" stands there twice; name it once`:         with(none, "a", "b<a,a"),
 		`steps[1].name: "a" is the name of an earlier step; choose another`:    with(none, "a", "a"),
 		`steps[0].timeout: "25h" is outside 1ms to 24h; a target that works for longer answers 202 and calls back: see completion`: with(
-			func(d *Definition) { d.Steps[0].Timeout = mustDuration("25h") }, "a"),
+			func(d *Definition) { d.Steps[0].Timeout = lasting("25h") }, "a"),
 		`steps[0].target.url: is required: an absolute http or https URL`: with(
 			func(d *Definition) { d.Steps[0].Target.URL = "" }, "a"),
 		`steps[0].when: "failed" is not one of succeeded, ended`: with(
@@ -251,11 +251,11 @@ func TestWhatIsWrongWithSteps(t *testing.T) {
 // A step that leaves something out is as its job says, but for what belongs to the whole.
 func TestAStepIsAsItsJobUnlessItSaysOtherwise(t *testing.T) {
 	d := Definition{
-		Name: "w", Timeout: mustDuration("7s"), Retry: Retry{MaxAttempts: 3}, Priority: PriorityHigh, Limits: []string{"l"},
-		ConcurrencyPolicy: PolicyForbid, Then: []Link{{Job: "next"}}, ExpiresAfter: mustDuration("1h"),
+		Name: "w", Timeout: lasting("7s"), Retry: Retry{MaxAttempts: 3}, Priority: PriorityHigh, Limits: []string{"l"},
+		ConcurrencyPolicy: PolicyForbid, Then: []Link{{Job: "next"}}, ExpiresAfter: lasting("1h"),
 		Steps: steps("a", "b<a"),
 	}
-	d.Steps[1].Timeout, d.Steps[1].Limits, d.Steps[1].Priority = mustDuration("9s"), []string{}, PriorityLow
+	d.Steps[1].Timeout, d.Steps[1].Limits, d.Steps[1].Priority = lasting("9s"), []string{}, PriorityLow
 	job, err := Compile(uuid.New(), 1, 1, d, 0)
 	if err != nil {
 		t.Fatal(err)

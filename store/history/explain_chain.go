@@ -112,9 +112,7 @@ func (e *explaining) findUntriggered(ctx context.Context) error {
 		return err
 	}
 	r := &found[0]
-	fires := slices.ContainsFunc(when[r.JobID], func(w domain.LinkWhen) bool {
-		return domain.Link{When: w}.Fires(r.Status)
-	})
+	fires := slices.ContainsFunc(when[r.JobID], r.Status.Triggers)
 	switch {
 	case r.FinishedAt == nil:
 		e.Text += fmt.Sprintf(" It is triggered when a run of job %s ends: run %s is %s.", r.Job, r.ID, r.Status)
