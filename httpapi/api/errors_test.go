@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-chi/chi/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/httpapi/problem"
@@ -48,7 +47,7 @@ func TestACronInDoubtIsNeverSilent(t *testing.T) {
 	var log bytes.Buffer
 	a := &API{Log: slog.New(slog.NewTextHandler(&log, nil))}
 	doubt := &domain.Refusal{Code: domain.CodeCronMismatch, Around: true, Reason: "of 0 3 * * *, 03:00 or 04:00"}
-	p := a.Problem(context.WithValue(t.Context(), chi.RouteCtxKey, chi.NewRouteContext()), fmt.Errorf("jobs[7]: %w", doubt))
+	p := a.Problem(t.Context(), fmt.Errorf("jobs[7]: %w", doubt), "")
 	if p.Code != problem.CodeCronMismatch || p.Status != http.StatusInternalServerError ||
 		p.Detail != "Jobs[7]: of 0 3 * * *, 03:00 or 04:00." {
 		t.Errorf("the caller is told %d %s: %s", p.Status, p.Code, p.Detail)
