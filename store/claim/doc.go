@@ -22,8 +22,8 @@
 // A finish is asked and told in one order. Before anything is written, each follower reads what it has to know and
 // decides about each outcome: reports do. Then gates are locked, outcomes are written, gates are freed for those that
 // wait, and leases end. Then followers write what follows: links the runs that are triggered, notices what people are
-// told. Then steps of workflows go on, which may take round trips of its own, or is left to a chore. Once the
-// transaction has committed, all ask for the chores that have work, limits among them.
+// told. Then steps of workflows go on, in round trips of their own, or are left to a chore. Once the transaction has
+// committed, all ask for the chores that have work, limits among them.
 //
 // What a run in ready waits for is in its column waits. The claim takes it for its turn, or for its host. park.go lets it
 // wait for its gate or for a limit, and whoever makes room there gives it its turn. What waits for a target or for a
@@ -31,6 +31,6 @@
 //
 // gates.go keeps the runs of a job from overlapping, overlap.go decides about those in ready that would, and order.go
 // lets those of a job pass in order. limits.go keeps the limits that jobs share: its tables are limit_holders and
-// job_limits. locked.go, with ready_locked.go, finds a way around rows that a stranger has locked. replica.go and
-// fences.go are the heartbeat and its guard against failovers.
+// job_limits. locked.go finds a way around rows that a stranger has locked, with finish_locked.go and ready_locked.go.
+// replica.go and fences.go are the heartbeat and its guard against failovers.
 package claim

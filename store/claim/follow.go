@@ -46,7 +46,7 @@ type Following interface {
 	QueueRead(b *pgx.Batch, outcomes []domain.Outcome)
 	// Decide returns how an attempt has ended, and whether that is to be written.
 	Decide(o domain.Outcome) (domain.Outcome, Decision)
-	// QueueEnds is given the outcomes that are written, and the day of the runs that succeeded, or AnyDay.
+	// QueueEnds queues what follows from outcomes that are written, on the day of the runs that succeeded, or AnyDay.
 	QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on Day)
 
 	// Continues reports whether what follows from outcomes takes round trips of its own: see Continue.
