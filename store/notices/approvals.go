@@ -113,7 +113,8 @@ func (s *Notifier) writeApproval(to *recipient, step waitingStep, job *domain.Jo
 		}},
 	})
 	m.Subjects[0].Key = to.Run.String()
-	to.Parts, to.Headline, to.Events, to.Newest = []notice.Part{{Job: step.job.Job}}, notice.Headline(m), m.Events(), step.since
+	to.Parts = []notice.Part{{Job: step.job.Job}}
+	to.Headline, to.Events, to.Newest = notice.Headline(m), m.Events(), step.since
 	to.Body, err = notice.Write(m, to.To, false, to.now)
 	return err
 }

@@ -66,7 +66,7 @@ func passingKey(d domain.Digest) string {
 	}
 }
 
-// world is what holds up runs of a recipient's tenant now. Nothing is sent to those of a frozen one, so it is not frozen.
+// world is what holds up runs of a recipient's tenant now. It is not frozen: then nothing is sent.
 type world struct {
 	tenant   string
 	limit    string // empty: none

@@ -90,10 +90,10 @@ func cannotReach(c Replica, job string) {
 // A limit that makes runs late is one subject: it is told at once, and when it is over, with all jobs beneath it.
 func TestALimitThatMakesRunsLateIsToldOnceAndItsEndOnce(t *testing.T) {
 	c, world := withRecipients(t)
-	c.Limited(true)
 	const jobs = 40
 	var channel []string
 	for i := range jobs {
+		c.Limited(true)
 		name := fmt.Sprintf("once-%02d", i)
 		c.Create(name, Never, slackly, statefully)
 		runsLate(c.Fixture, name)
@@ -116,7 +116,8 @@ func TestALimitThatMakesRunsLateIsToldOnceAndItsEndOnce(t *testing.T) {
 	c.Later()
 	wantTold(c.Fixture, world, 0)
 	c.WantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_states`)
-	c.WantCount(0, "recipients are looked at", `SELECT count(*) FROM punctual.outbox WHERE due_at IS NOT NULL OR causes <> '{}'`)
+	c.WantCount(0, "recipients are looked at",
+		`SELECT count(*) FROM punctual.outbox WHERE due_at IS NOT NULL OR causes <> '{}'`)
 }
 
 // What joins while a message about the same cause is under way is told five minutes after that message.

@@ -17,7 +17,7 @@ import (
 	"punctual/store/seal"
 )
 
-// collectBatch is how many notices one batch reads to find jobs with notices. It then collects all notices of these jobs.
+// collectBatch is how many notices one batch reads to find jobs with notices. It then collects all of these jobs.
 const collectBatch = 500
 
 // collection is one batch of notices that join the states of recipients.

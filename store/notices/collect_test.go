@@ -200,7 +200,7 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 // Each event is told once, however many replicas send notices and while further events happen.
 func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	c := NewReplica(t)
-	const jobs, deaths, collectors = 5, 8, 4 // with an odd number of jobs, each job has runs that die and runs that succeed
+	const jobs, deaths, collectors = 5, 8, 4 // with an odd number of jobs, each has runs that die and runs that succeed
 	var all []domain.Assignment
 	for i := range jobs {
 		c.Create(fmt.Sprint("job-", i), Never, Everything)

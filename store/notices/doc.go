@@ -13,10 +13,11 @@
 // nothing else is sent to this recipient until Answered (answer.go), or until the lease has ended because the replica
 // is lost. Pauses, backoff, outages and giving up are the same for all pipelines.
 //
-// A message of states is planned anew each time. compose.go reads the states that are due; plan.go sorts them by subject,
-// and decides which are told now. A subject is a word for what jobs have in common, and the key by which PagerDuty and
-// Alertmanager join messages: a job, a host, what held runs up (causes.go). states.go marks the states by the answer.
-// When a message of a replica that stood still comes late, its states are told again: the last word is the truth.
+// A message of states is planned anew each time. compose.go reads the states that are due; plan.go sorts them by
+// subject, and decides which are told now. A subject is a word for what jobs have in common, and the key by which
+// PagerDuty and Alertmanager join messages: a job, a host, what held runs up (causes.go). states.go marks the states by
+// the answer. When a message of a replica that stood still comes late, its states are told again: the recipient's last
+// word is the truth.
 //
 // stale.go and overlapping.go find trouble that no run tells of, ends.go trouble whose end none will. defaults.go knows
 // the recipients of tenants. list.go lists what was taken (notice_messages), and forget.go removes what is old.

@@ -30,8 +30,8 @@ CASE WHEN t.deleted_at IS NOT NULL THEN '` + domain.EndTenantDeleted + `'
 
 // selectTroubled selects what recipients know of trouble, who they are, and the list that says who is told now.
 const selectTroubled = `
-SELECT s.recipient_id, s.job_id, ` + endOf + `, coalesce(v.definition ->> 'notify', t.notify::text)::json, o.format, o.url,
-       o.secret, o.template, s.kind, s.kind = 'health' AND (s.troubled OR s.key = '` + over + `')
+SELECT s.recipient_id, s.job_id, ` + endOf + `, coalesce(v.definition ->> 'notify', t.notify::text)::json, o.format,
+       o.url, o.secret, o.template, s.kind, s.kind = 'health' AND (s.troubled OR s.key = '` + over + `')
 FROM punctual.notice_states s
 JOIN punctual.outbox o ON o.id = s.recipient_id
 JOIN punctual.jobs j ON j.id = s.job_id

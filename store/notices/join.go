@@ -178,5 +178,6 @@ func queueChanges(b *pgx.Batch, all []change) {
 		SET due_at = least(o.due_at, u.at)
 		FROM (SELECT id, min(at) AS at FROM unnest($1::uuid[], $2::timestamptz[]) AS u(id, at) GROUP BY id) u
 		WHERE o.id = u.id`,
-		pg.Column(all, func(c change) uuid.UUID { return c.recipient }), pg.Column(all, func(c change) time.Time { return c.at }))
+		pg.Column(all, func(c change) uuid.UUID { return c.recipient }),
+		pg.Column(all, func(c change) time.Time { return c.at }))
 }

@@ -68,7 +68,7 @@ const AnyLifecycle = `EXISTS (SELECT FROM punctual.lifecycle_events)`
 const (
 	makeDue = `
 INSERT INTO punctual.outbox AS o (id, tenant, pipeline, format, url, due_at)
-SELECT DISTINCT ON (e.recipient_id) e.recipient_id, e.tenant, 'lifecycle', '` + string(domain.FormatJSON) + `', e.url, now()
+SELECT DISTINCT ON (e.recipient_id) e.recipient_id, e.tenant, 'lifecycle', 'json', e.url, now()
 FROM punctual.lifecycle_events e
 WHERE e.recipient_id = ANY($1::uuid[])
 ORDER BY e.recipient_id
@@ -153,8 +153,7 @@ FROM gone g
 LEFT JOIN punctual.jobs j ON j.id = g.job_id
 ORDER BY g.id`
 
-// composeBatch takes the oldest events into a batch. One that did not arrive is sent as it was, with the id that it had.
-// There is none if another replica has just left out the events.
+// composeBatch takes the oldest events into a batch. One that did not arrive is sent as it was, with its id. There is none if another replica has just left out the events.
 func (to *recipient) composeBatch(ctx context.Context, tx *pg.Tx) error {
 	to.Headline = "events of runs"
 	if to.message != nil {

@@ -220,7 +220,8 @@ func (to *recipient) tell(key string, rows []*state, w world) (s notice.Subject,
 		return s, true
 	}
 	reached := kind == notice.KindHost && open && to.reached(key, name, rows)
-	if until := to.sent[key].Add(gap); troubled && !reached && (open || !rows[0].resolves) && !again && until.After(to.now) {
+	known := open || !rows[0].resolves
+	if until := to.sent[key].Add(gap); troubled && !reached && known && !again && until.After(to.now) {
 		putOff(rows, until)
 		return s, false
 	}
