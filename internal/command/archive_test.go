@@ -27,7 +27,7 @@ INSERT INTO punctual.archives (day, part) VALUES (current_date - 40, 1);`
 
 func TestADayIsArchivedDroppedAndImported(t *testing.T) {
 	t.Parallel()
-	dsn, dir := pgtest.DSN(t), t.TempDir()
+	dsn, dir := dsnFor(t), t.TempDir()
 	counts := func(sql string) (n int) {
 		t.Helper()
 		conn, err := pgtest.Connect(t.Context(), dsn)

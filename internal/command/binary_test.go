@@ -31,12 +31,25 @@ func TestMain(m *testing.M) {
 // patience bounds how long a command may take on a busy machine, without the time to build the binary.
 const patience = 2 * time.Minute
 
-// binary returns the path of the real binary. Its tests run in `make prove`, but for those of the command line alone.
-func binary(t *testing.T) string {
+// drives begins a test of the binary, which `make test` leaves out.
+func drives(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("runs the binary: `make prove` does")
 	}
+}
+
+// dsnFor returns the DSN of a database for the binary.
+func dsnFor(t *testing.T) string {
+	t.Helper()
+	drives(t)
+	return pgtest.DSN(t)
+}
+
+// binary returns the path of the binary.
+func binary(t *testing.T) string {
+	t.Helper()
+	drives(t)
 	path, err := prove.Build(t.Context(), prove.Variant{})
 	must(t, err)
 	return path
@@ -194,7 +207,7 @@ func TestVersionNamesAllThatMatters(t *testing.T) {
 
 func TestServeMayListenElsewhereWhenToldSo(t *testing.T) {
 	t.Parallel()
-	r := serve(t, pgtest.DSN(t), "--listen=0.0.0.0:0", "--insecure-no-auth")
+	r := serve(t, dsnFor(t), "--listen=0.0.0.0:0", "--insecure-no-auth")
 	stop(t, r)
 	says(t, r.Output(), "--public-url") // no client can connect to 0.0.0.0
 }
@@ -216,7 +229,7 @@ func keysOf(t *testing.T, dsn string, args ...string) string {
 func TestServeAsksForKeys(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	dsn := pgtest.DSN(t)
+	dsn := dsnFor(t)
 	r := serve(t, dsn, "--auth=keys", "--listen=0.0.0.0:0", "--public-url=http://127.0.0.1")
 	says(t, r.Output(), server.FirstKey)
 	if status, err := r.API.Do(ctx, "GET", "/v1/jobs", nil, nil); status != 401 {
@@ -247,7 +260,7 @@ func TestServeAsksForKeys(t *testing.T) {
 		t.Error("the key is shown or logged")
 	}
 	// The issuer is away.
-	again := serve(t, pgtest.DSN(t), "--auth=keys", "--oidc-issuer=https://127.0.0.1:1", "--oidc-audience=punctual")
+	again := serve(t, dsnFor(t), "--auth=keys", "--oidc-issuer=https://127.0.0.1:1", "--oidc-audience=punctual")
 	if strings.Contains(again.Output(), server.FirstKey) {
 		t.Error("asks for a key although there are tokens")
 	}
@@ -260,7 +273,7 @@ func TestServeAsksForKeys(t *testing.T) {
 // A key in a file is for its owner's eyes only, and no file is overwritten.
 func TestAKeyIsWrittenToAFile(t *testing.T) {
 	t.Parallel()
-	env := []string{"DATABASE_URL=" + pgtest.DSN(t)}
+	env := []string{"DATABASE_URL=" + dsnFor(t)}
 	file := filepath.Join(t.TempDir(), "key")
 	create := []string{"keys", "create", "--role=viewer", "--name=ci", "--out=" + file}
 	code, out, notes := apart(t, env, create...)
@@ -294,7 +307,7 @@ func TestAKeyIsWrittenToAFile(t *testing.T) {
 
 func TestTenantsByCommands(t *testing.T) {
 	t.Parallel()
-	env := []string{"DATABASE_URL=" + pgtest.DSN(t)}
+	env := []string{"DATABASE_URL=" + dsnFor(t)}
 	for _, step := range []struct {
 		args string
 		want []string
@@ -316,6 +329,7 @@ func TestTenantsByCommands(t *testing.T) {
 
 func TestMigrateFromSeveralProcessesAtOnce(t *testing.T) {
 	t.Parallel()
+	drives(t)
 	dsn := pgtest.EmptyDSN(t)
 	var migrating []*process.Process
 	for range 4 {
@@ -343,7 +357,8 @@ func TestMigrateFromSeveralProcessesAtOnce(t *testing.T) {
 
 func TestReplicasThatMigrateAtOnceAllServe(t *testing.T) {
 	t.Parallel()
-	dsn, path, ctx := pgtest.EmptyDSN(t), binary(t), bounded(t)
+	path, ctx := binary(t), bounded(t)
+	dsn := pgtest.EmptyDSN(t)
 	var all sync.WaitGroup
 	for range 3 {
 		all.Go(func() {

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"punctual/internal/pgtest"
 )
 
 // composed returns the words of a command in compose.yaml.
@@ -29,7 +27,7 @@ func composed(t *testing.T, first string) []string {
 
 func TestHealthcheckAsksTheReplica(t *testing.T) {
 	t.Parallel()
-	r := serve(t, pgtest.DSN(t), append([]string{"--auth=keys"}, composed(t, "serve")[1:]...)...)
+	r := serve(t, dsnFor(t), append([]string{"--auth=keys"}, composed(t, "serve")[1:]...)...)
 	address := strings.TrimPrefix(r.API.URL, "http://")
 	_, port, err := net.SplitHostPort(address)
 	must(t, err)

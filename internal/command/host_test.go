@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
 
@@ -27,7 +26,7 @@ func TestATargetBehindAnIngressIsCalledByItsName(t *testing.T) {
 	must(t, os.WriteFile(roots,
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ingress.Certificate().Raw}), 0o600))
 	r, err := process.Start(bounded(t), binary(t),
-		[]string{"DATABASE_URL=" + pgtest.DSN(t), process.CallLoopback, "SSL_CERT_FILE=" + roots},
+		[]string{"DATABASE_URL=" + dsnFor(t), process.CallLoopback, "SSL_CERT_FILE=" + roots},
 		[]string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none"})
 	must(t, err)
 	t.Cleanup(r.Kill)

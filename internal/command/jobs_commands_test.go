@@ -15,8 +15,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"punctual/internal/pgtest"
 )
 
 // terminal runs job commands against one replica, with a key of its own.
@@ -67,7 +65,7 @@ func (t terminal) has(job, field string, want any) {
 
 func TestJobsByCommand(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
+	dsn := dsnFor(t)
 	url := serve(t, dsn, "--auth=keys").API.URL
 	key := keysOf(t, dsn, "--role=operator", "--name=first")
 	for name, test := range map[string]func(terminal){
@@ -95,7 +93,7 @@ const noJob = "punctual: not_found: There is no job with that id or name\n"
 
 func TestAKeyThatExpiresSoonIsWarnedOf(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
+	dsn := dsnFor(t)
 	url := "PUNCTUAL_API_URL=" + serve(t, dsn, "--auth=keys").API.URL
 	of := func(name string) []string {
 		return []string{url, "PUNCTUAL_API_KEY=" + keysOf(t, dsn, "--role=viewer", "--name="+name, "--expires=1440h")}

@@ -30,6 +30,7 @@ func TestDurationsInJSONAreSeconds(t *testing.T) {
 }
 
 func TestTheLogIsForMachinesOrForPeople(t *testing.T) {
+	drives(t)
 	t.Parallel()
 	for format, want := range map[string]func(string) bool{
 		"json": func(line string) bool {

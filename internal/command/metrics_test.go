@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"punctual/internal/pgtest"
 )
 
 // scrape returns the status and the text of an address that Prometheus may scrape.
@@ -31,7 +29,7 @@ func scrape(t *testing.T, url, key string) (status int, text string) {
 func TestPrometheusNeedsNoOperatorsKey(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	dsn := pgtest.DSN(t)
+	dsn := dsnFor(t)
 	r := serve(t, dsn, "--auth=keys", "--metrics-listen=127.0.0.1:0",
 		"--job-metrics=team=billing", "--job-metrics=team=ops,tier=gold")
 	var open string

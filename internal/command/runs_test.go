@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"punctual/internal/pgtest"
 )
 
 // A cursor in a file lets each call print what has ended since the last one.
@@ -16,7 +14,7 @@ func TestRunsAreFollowedFromWhereTheLastCallStopped(t *testing.T) {
 	t.Parallel()
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer target.Close()
-	r := serve(t, pgtest.DSN(t), "--allow-targets=127.0.0.1/32")
+	r := serve(t, dsnFor(t), "--allow-targets=127.0.0.1/32")
 	calls(t, r, "PATCH", "/v1/tenants/default", map[string]any{"changes_kept": "24h"}, nil)
 	calls(t, r, "POST", "/v1/jobs", map[string]any{"name": "a", "target": map[string]any{"url": target.URL}}, nil)
 	env := []string{"PUNCTUAL_API_URL=" + r.API.URL}

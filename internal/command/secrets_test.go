@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"punctual/internal/pgtest"
 	"punctual/internal/process"
 	"punctual/store/vault"
 )
@@ -27,7 +26,7 @@ func keyFile(t *testing.T, keys ...string) string {
 
 func TestServeNeedsItsMasterKey(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
+	dsn := dsnFor(t)
 	first := vault.NewMasterKey()
 	stop(t, replicaWith(t, dsn, keyFile(t, first)))
 	const serving = "serve --listen=127.0.0.1:0 --auth=none "
@@ -70,7 +69,7 @@ func replicaWith(t *testing.T, dsn, file string) *process.Replica {
 // alone. All the while jobs send their secrets every second.
 func TestANewMasterKeyIsBroughtInWhileReplicasRun(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
+	dsn := dsnFor(t)
 	old, young := vault.NewMasterKey(), vault.NewMasterKey()
 	both := keyFile(t, old, young)
 	var good, bad atomic.Int32

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"punctual/internal/oidctest"
-	"punctual/internal/pgtest"
 )
 
 // A person signs in at an issuer to the pages of a replica, which knows both by its flags.
@@ -25,7 +24,7 @@ func TestAPersonSignsInAtTheIssuer(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	must(t, os.WriteFile(secret, []byte("s3cret\n"), 0o600))
 	ctx := bounded(t)
-	r := serve(t, pgtest.DSN(t), "--auth=keys", "--oidc-issuer="+issuer.URL, "--oidc-audience=punctual",
+	r := serve(t, dsnFor(t), "--auth=keys", "--oidc-issuer="+issuer.URL, "--oidc-audience=punctual",
 		"--oidc-client-id=pages", "--oidc-client-secret-file="+secret, "--public-url="+public)
 	jar, _ := cookiejar.New(nil)
 	browser := &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {

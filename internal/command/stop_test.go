@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
 
 // patient starts a replica with a grace and a drain timeout of an hour.
 func patient(t *testing.T) *process.Replica {
 	t.Helper()
-	return serve(t, pgtest.DSN(t), "--shutdown-grace=1h", "--drain-timeout=1h")
+	return serve(t, dsnFor(t), "--shutdown-grace=1h", "--drain-timeout=1h")
 }
 
 func kill(t *testing.T, p *process.Process, s syscall.Signal) {

@@ -51,7 +51,7 @@ func execute(t *testing.T, dsn string, statements ...string) {
 
 func TestVerifyProvesACleanDatabaseAndNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
+	dsn := dsnFor(t)
 	env := []string{"DATABASE_URL=" + dsn}
 	says(t, succeeds(t, env, "verify"), "0 jobs", "No violation")
 
@@ -88,7 +88,7 @@ func TestVerifyProvesACleanDatabaseAndNamesWhatIsMissing(t *testing.T) {
 
 func TestVerifyNeedsNoMoreThanTheReadOnlyRole(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
+	dsn := dsnFor(t)
 	execute(t, dsn, plantHistory, `GRANT punctual_reader TO CURRENT_USER`)
 	u, err := url.Parse(dsn)
 	must(t, err)
@@ -101,7 +101,7 @@ func TestVerifyNeedsNoMoreThanTheReadOnlyRole(t *testing.T) {
 
 func TestVerifyProvesWhatARealReplicaDid(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
+	dsn := dsnFor(t)
 	r := serve(t, dsn)
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(target.Close)
@@ -121,7 +121,7 @@ func TestVerifyProvesWhatARealReplicaDid(t *testing.T) {
 
 func TestVerifySaysWhyItCouldNotRun(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
+	dsn := dsnFor(t)
 	for _, test := range []wrongUse{
 		{"a word in place of an instant", "verify --from=yesterday", "--from … yesterday … 2026-12-01T09:00:00Z"},
 		{"a day in place of an instant", "verify --to=2026-12-01", "--to … 2026-12-01"},
