@@ -19,7 +19,8 @@ import (
 
 func (s *server) bulkJobRoutes() {
 	registerMany[PauseJobsInput](s, jobs.PauseMany, "Pause many jobs",
-		`{"filter":{"state":"active","labels":{"team":"billing"}},"until":"2026-12-01T09:00:00Z","note":"the warehouse moves"}`,
+		`{"filter":{"state":"active","labels":{"team":"billing"}},"until":"2026-12-01T09:00:00Z",`+
+			`"note":"the warehouse moves"}`,
 		"Jobs that are paused already stay as they are, with their own note and end. Completed jobs have no slot to pause, "+
 			"and are not selected.", s.pauseJobs)
 	registerMany[JobsInput](s, jobs.ResumeMany, "Resume many jobs",

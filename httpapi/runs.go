@@ -68,9 +68,10 @@ func (s *server) runRoutes() {
 		ID: "rerun-run", Route: "POST /v1/runs/{run}/rerun", Role: auth.RoleEditor, Tag: tagRuns, Summary: "Rerun a run",
 		Status:    http.StatusAccepted,
 		Responses: orDry[domain.RerunPlan, runs.Run](s.api, "The plan that a dry run made"),
-		Conflict:  stateConflict("Run 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 is running: only a run that has ended can be made again"),
-		Asks:      `{"body":{"range":"2026-11-30"},"same_key":false}`,
-		Answers:   []string{examplePending, `{"rerun_of":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"}`},
+		Conflict: stateConflict("Run 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 is running: " +
+			"only a run that has ended can be made again"),
+		Asks:    `{"body":{"range":"2026-11-30"},"same_key":false}`,
+		Answers: []string{examplePending, `{"rerun_of":"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"}`},
 		Description: "Creates a new run from a run that has ended, with any outcome. The new run has the trigger manual " +
 			"and the same slot, and uses the job's current definition. If the original run sent its own body or headers in " +
 			"place of the job's, the new run sends them too, unless the body here replaces them. The target treats it as a " +

@@ -42,7 +42,8 @@ type endless struct {
 	over             atomic.Bool
 }
 
-func (e *endless) Collect(context.Context) (bool, error)                          { return false, nil }
+func (e *endless) Collect(context.Context) (bool, error) { return false, nil }
+
 func (e *endless) CollectLifecycle(context.Context) (bool, error)                 { return true, nil }
 func (e *endless) Answered(context.Context, notice.Outgoing, notice.Answer) error { return nil }
 

@@ -22,7 +22,7 @@ func (s *Store) kept() map[string]kept {
 	return map[string]kept{
 		"idempotency_keys": {"created_at", []string{"tenant", "key"}, 24 * time.Hour},
 		"dated_sequences":  {"left_at", []string{"job_id", "key"}, jobs.SequencesKept},
-		"set_aside":        {"retry_at", []string{"kind", "item"}, time.Hour}, // untried for so long: there is nothing left to try
+		"set_aside":        {"retry_at", []string{"kind", "item"}, time.Hour}, // nobody tries it any more
 		"dead_letters":     {"resolved_at", []string{"run_id"}, failures},
 		"operations":       {"finished_at", []string{"id"}, failures},
 		"reports":          {"reported_at", []string{"run_id"}, failures},

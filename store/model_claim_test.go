@@ -269,7 +269,7 @@ func (m *model) freeGates() {
 }
 
 // limited reports whether a run holds the limit of its job while it works. Of a workflow its steps do.
-func (m *model) limited(r *modelRun) bool { return r.modelDefinition.limited && !r.sendsNothing() }
+func (m *model) limited(r *modelRun) bool { return r.limited && !r.sendsNothing() }
 
 // holders is how many runs hold the limit.
 func (m *model) holders() int {

@@ -881,7 +881,7 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 	alive := func(r *modelRun) bool { return !r.status.Final() }
 	final := func(r *modelRun) bool { return r.status.Final() }
 	whole := func(r *modelRun) bool { return final(r) && r.isWorkflow() }
-	dead := func(r *modelRun) bool { return r.letter != "" && !r.modelDefinition.limited }
+	dead := func(r *modelRun) bool { return r.letter != "" && !r.limited }
 	undecided := run(func(r *modelRun) bool { return r.approves() && r.accepted })
 	called := slices.DeleteFunc(slices.Concat(l.over, l.held), func(s *sending) bool {
 		return l.model.run(s.RunID).sendsNothing()

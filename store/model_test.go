@@ -183,8 +183,8 @@ func (m *model) enter(id uuid.UUID, job int, trigger domain.Trigger) *modelRun {
 	return r
 }
 
-func (d *modelDefinition) gates() bool  { return d.policy != domain.PolicyAllow }
-func (d *modelDefinition) queues() bool { return d.policy == domain.PolicyQueue }
+func (j *modelDefinition) gates() bool  { return j.policy != domain.PolicyAllow }
+func (j *modelDefinition) queues() bool { return j.policy == domain.PolicyQueue }
 
 // ordered reports whether a run is a part of ordered work, which leaves room for all other work.
 func (r *modelRun) ordered() bool {

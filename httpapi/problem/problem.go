@@ -92,7 +92,7 @@ var (
 	CodeKeyReused = code("idempotency_key_reused", http.StatusUnprocessableEntity,
 		"The Idempotency-Key was used for another request")
 	CodeRateLimited     = code("rate_limited", http.StatusTooManyRequests, "Too many requests")
-	CodeCronMismatch    = code("cron_mismatch", http.StatusInternalServerError, "The times of the cron expression are in doubt")
+	CodeCronMismatch    = code("cron_mismatch", http.StatusInternalServerError, "The cron expression is in doubt")
 	CodeInternal        = code("internal", http.StatusInternalServerError, "Internal server error")
 	CodeDatabase        = code("database_unavailable", http.StatusServiceUnavailable, "The database is unavailable")
 	CodeTimeout         = code("timeout", http.StatusServiceUnavailable, "The database did not answer in time")

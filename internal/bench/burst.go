@@ -23,7 +23,8 @@ func runBurst(ctx context.Context, l *lab) {
 	l.vacuums()
 	replica, to := l.setting(ctx)
 	var once, recurring, crons []burst
-	var bare, own, bareToo, bareAfterCrons bareRounds // each burst is compared with the bare loop right after it: the machine changes
+	// Each burst is compared with the bare loop right after it, because the machine changes.
+	var bare, own, bareToo, bareAfterCrons bareRounds
 	var onceAfter, recurringAfter []float64
 	for round := range l.Rounds {
 		l.say("round %d of %d: %d jobs", round+1, l.Rounds, l.Sizes.BurstJobs)
@@ -107,8 +108,8 @@ func daily(due time.Time) map[string]any {
 	return map[string]any{"every": "24h", "starts_at": due.Format(time.RFC3339)}
 }
 
-// cronOfItsOwn returns a schedule whose first slot is at due, as that of no other of 65,536 jobs: each has another set of
-// further hours, none of which is near.
+// cronOfItsOwn returns a schedule whose first slot is at due, as that of no other of 65,536 jobs: each has another set
+// of further hours, none of which is near.
 func cronOfItsOwn(due time.Time, i int) map[string]any {
 	due = due.UTC()
 	hours := fmt.Sprint(due.Hour())

@@ -14,8 +14,8 @@ import (
 
 // To make a cluster and to migrate a database costs as much as the tests of a small package. So the test processes of
 // one run share what does not change: the first makes a cluster with the migrated database, in a directory that
-// $PUNCTUAL_TEST_RUN names and that goes with the run (.ci/progress.go), and each begins with a copy. Without the variable
-// a process makes its own.
+// $PUNCTUAL_TEST_RUN names and that goes with the run (.ci/progress.go), and each begins with a copy. Without the
+// variable a process makes its own.
 
 // runCluster fills the directory of a new server with a copy of the run's cluster. It does nothing if there is no run.
 func runCluster(t testing.TB, dir string) (copied bool, err error) {

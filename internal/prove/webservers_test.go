@@ -88,10 +88,10 @@ func apache() webServer {
 	}
 }
 
-// gunicorn closes a connection that was idle for two seconds, as is its default. Before it ends, it waits for connections
-// on which nothing has come yet: for ten seconds here rather than thirty. The format of its log stays as it is
-// when it is reloaded, so the application says which generation it is. Python must not take an earlier one for the same
-// because it was written in the same second.
+// gunicorn closes a connection that was idle for two seconds, as is its default. Before it ends, it waits for
+// connections on which nothing has come yet: for ten seconds here rather than thirty. The format of its log stays as it
+// is when it is reloaded, so the application says which generation it is. Python must not take an earlier one for the
+// same because it was written in the same second.
 func gunicorn() webServer {
 	return webServer{
 		name: "gunicorn", names: []string{"gunicorn"}, install: "apt-get install gunicorn",

@@ -63,7 +63,8 @@ func (c Fixture) Until(what, sql string, args ...any) {
 	Until(c.T, c.DB.Callers, what, sql, args...)
 }
 
-// Until repeats a query until its answer is true: less often the longer it takes, because other tests need the processor.
+// Until repeats a query until its answer is true: less often the longer it takes, because other tests need the
+// processor.
 func Until(t testing.TB, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, what, sql string, args ...any,

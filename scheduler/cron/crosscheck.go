@@ -67,8 +67,8 @@ func (e *MismatchError) Error() string {
 // valid. It refuses "0 0 * * fri-sun". It reads "0 0 5 * *,1" as every day, where the star means that both fields
 // must match. It lacks LW and L-2. And it needs seconds for a list of 8 kB.
 //
-// Nor does it see a zone: in a zone with daylight saving it loses slots, doubles them and can err by days. When it gives
-// up it may return its start, and not always with an error.
+// Nor does it see a zone: in a zone with daylight saving it loses slots, doubles them and can err by days. When it
+// gives up it may return its start, and not always with an error.
 func clockText(canonical string) string {
 	return strings.Join(strings.Fields(canonical)[:dayOfMonth], " ") + " * * *"
 }

@@ -98,7 +98,8 @@ func (r StepRerun) check(now, all []Step) (problems []Problem) {
 	for name := range r.Set {
 		at := "set." + placeholder.Clip(name)
 		if find(now, name) == nil {
-			problems = append(problems, Blame(at, "there is no step %q%s", placeholder.Clip(name), DidYouMean(name, stepNames(now)...)))
+			problems = append(problems, Blame(at, "there is no step %q%s", placeholder.Clip(name),
+				DidYouMean(name, stepNames(now)...)))
 		}
 		if slices.Contains(r.From, name) {
 			problems = append(problems, Blame(at, "it is in from, too: a step either runs again or is set"))

@@ -73,8 +73,8 @@ func NewTimetable(job uuid.UUID, d Definition, defaultJitter time.Duration) (*Ti
 // CodeCronMismatch is the code of what CrossCheck returns.
 const CodeCronMismatch = "cron_mismatch"
 
-// CrossCheck refuses a cron schedule whose times are in doubt, because two calculations of them differ. Whoever writes a
-// definition asks for it; what is stored has passed.
+// CrossCheck refuses a cron schedule whose times are in doubt, because two calculations of them differ. Whoever writes
+// a definition asks for it; what is stored has passed.
 func (t *Timetable) CrossCheck() error {
 	if t.expr == nil {
 		return nil

@@ -119,7 +119,9 @@ func Write(m Message, to domain.Recipient, resolves bool, now time.Time) (body [
 
 // AboutJob returns the message about one job.
 func AboutJob(digest domain.Digest) Message {
-	s := Subject{Kind: KindJob, Name: digest.Job, Key: digest.JobID.String(), State: StatePassing, Jobs: []domain.Digest{digest}}
+	s := Subject{
+		Kind: KindJob, Name: digest.Job, Key: digest.JobID.String(), State: StatePassing, Jobs: []domain.Digest{digest},
+	}
 	for _, e := range digest.Events {
 		if e.Event == domain.EventOverlapping || e.Event == domain.EventOverlapOver {
 			s.Kind = KindOverlap

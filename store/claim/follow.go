@@ -166,12 +166,13 @@ func (f followers) FollowWithin(ctx context.Context, q pg.Querier, tenant int32)
 }
 
 func (f followers) each(follow func(Follower) (Following, error)) (Following, error) {
-	all := make(followings, len(f.rooms))
-	for i, one := range f.rooms {
-		var err error
-		if all[i], err = follow(one); err != nil {
+	var all followings
+	for _, one := range f.rooms {
+		following, err := follow(one)
+		if err != nil {
 			return nil, err
 		}
+		all = append(all, following)
 	}
 	return append(all, f.own()...), nil
 }

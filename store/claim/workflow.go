@@ -685,7 +685,8 @@ func (s *Claims) advanceSome(ctx context.Context, some []uuid.UUID) (a advanced,
 func (s *Claims) CountWorkflows(ctx context.Context) (workflows, approvals int, err error) {
 	err = s.db.Chores.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM (SELECT FROM punctual.workflows LIMIT 10000) w),
-		       (SELECT count(*) FROM (SELECT FROM punctual.ready WHERE waits = 'person' LIMIT 10000) y)`).Scan(&workflows, &approvals)
+		       (SELECT count(*) FROM (SELECT FROM punctual.ready WHERE waits = 'person' LIMIT 10000) y)`).
+		Scan(&workflows, &approvals)
 	return workflows, approvals, pg.Wrap("counting workflows", err)
 }
 

@@ -240,7 +240,8 @@ func (e *explaining) findArchive(ctx context.Context) (err error) {
 func (e *explaining) findDated(ctx context.Context) error {
 	from, to := domain.FirstRunID(e.At.Add(-time.Minute)), domain.FirstRunID(e.At.Add(time.Minute))
 	rows := pg.Query(ctx, e.q, `
-		SELECT d.key, d.run_id, d.due_at, CASE WHEN d.waits = 'aside' THEN 'aside' WHEN d.due_at <= now() THEN 'due' ELSE '' END
+		SELECT d.key, d.run_id, d.due_at,
+		       CASE WHEN d.waits = 'aside' THEN 'aside' WHEN d.due_at <= now() THEN 'due' ELSE '' END
 		FROM punctual.dated d
 		WHERE d.job_id = $1 AND d.run_id >= $2 AND d.run_id < $3
 		UNION ALL

@@ -26,15 +26,15 @@ func TestACronInDoubtIsNotWritten(t *testing.T) {
 		return doubt
 	})
 
-	new := jobs.NewJob{Definition: Definition("new", cron("0 4 * * *"))}
+	added := jobs.NewJob{Definition: Definition("new", cron("0 4 * * *"))}
 	old := jobs.NewJob{Definition: Definition("job", cron("0 4 * * *"))}
 	for about, write := range map[string]func() error{
 		"create": func() error {
-			_, err := c.For(c.Tenant).CreateJob(ctx, new)
+			_, err := c.For(c.Tenant).CreateJob(ctx, added)
 			return err
 		},
 		"create many": func() error {
-			_, err := c.For(c.Tenant).CreateJobs(ctx, []jobs.NewJob{new}, jobs.ConflictError)
+			_, err := c.For(c.Tenant).CreateJobs(ctx, []jobs.NewJob{added}, jobs.ConflictError)
 			return err
 		},
 		"replace many": func() error {
@@ -42,7 +42,7 @@ func TestACronInDoubtIsNotWritten(t *testing.T) {
 			return err
 		},
 		"put": func() error {
-			_, _, err := c.Jobs.PutJob(ctx, c.Tenant, "new", new, nil, false)
+			_, _, err := c.Jobs.PutJob(ctx, c.Tenant, "new", added, nil, false)
 			return err
 		},
 		"edit": func() error {

@@ -153,7 +153,8 @@ FROM gone g
 LEFT JOIN punctual.jobs j ON j.id = g.job_id
 ORDER BY g.id`
 
-// composeBatch takes the oldest events into a batch. One that did not arrive is sent as it was, with its id. There is none if another replica has just left out the events.
+// composeBatch takes the oldest events into a batch. One that did not arrive is sent as it was, with its id. There is
+// none if another replica has just left out the events.
 func (to *recipient) composeBatch(ctx context.Context, tx *pg.Tx) error {
 	to.Headline = "events of runs"
 	if to.message != nil {

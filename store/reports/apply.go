@@ -45,8 +45,8 @@ func New(db *pg.DB, claims *claim.Claims, aside *aside.Aside) *Reports {
 	return &Reports{db: db, claims: claims, aside: aside}
 }
 
-// Apply ends runs as their targets have reported, for attempts whose replicas do not do so at once: their answer has not
-// come, or will never come. Several replicas may do it.
+// Apply ends runs as their targets have reported, for attempts whose replicas do not do so at once: their answer has
+// not come, or will never come. Several replicas may do it.
 func (s *Reports) Apply(ctx context.Context) (left bool, err error) {
 	var since time.Time
 	var after uuid.UUID
