@@ -19,7 +19,7 @@ type Queue struct {
 	Name      string     `json:"name" doc:"Its name." example:"default"`
 	DueSlots  int        `json:"due_slots" maximum:"10000" doc:"Slots that are due and not claimed yet. 10000: 10,000 or more." example:"12"`
 	DueRuns   int        `json:"due_runs" maximum:"10000" doc:"Runs that are ready to be sent now: manual runs, replays and retries." example:"3"`
-	LaterRuns int        `json:"later_runs" maximum:"10000" doc:"Runs that wait for something else than a worker slot or a host: a later instant, as retries do, the run before them, a limit, an approval, or an async target that is still working." example:"40"`
+	LaterRuns int        `json:"later_runs" maximum:"10000" doc:"Runs that wait for neither concurrency nor a host: for a later instant, as retries do, the run before them, a limit, an approval, or an async target that is still working." example:"40"`
 	HeldRuns  int        `json:"held_runs" maximum:"10000" doc:"Runs that wait for a host that cannot be reached or hangs. GET /v1/breakers counts them by host." example:"0"`
 	InFlight  int        `json:"in_flight" maximum:"10000" doc:"Runs that are being sent." example:"100"`
 	OldestDue *time.Time `json:"oldest_due" doc:"When the oldest due slot or run became due, or when the oldest hold began, if that is earlier. Null: nothing is due or held."`
