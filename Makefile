@@ -101,7 +101,7 @@ TESTS := -vet=off -ldflags=-w -count=1
 
 .PHONY: test
 test: needs $(GOTEST) $(HTMX) ## Run the tests, on a real Postgres, but for those that drive processes and browsers
-	GOGC=400 $(GOTEST) -short $(TESTS) -p 3 -parallel 6 -timeout 15m $(ARGS) $(PKG)
+	GOGC=400 $(GOTEST) -short $(TESTS) -p 3 -parallel 3 -timeout 15m $(ARGS) $(PKG)
 
 # With the race detector, what tests build themselves heeds GOFLAGS, too. The detector would wait for a second before each
 # process ends.
@@ -109,7 +109,7 @@ RACE := CGO_ENABLED=1 GOFLAGS='-trimpath -gcflags=all=-dwarf=false' GORACE=atexi
 
 .PHONY: race
 race: needs $(GOTEST) $(HTMX) ## Run the same tests under the race detector
-	$(RACE) GOGC=400 $(GOTEST) -race -short $(TESTS) -p 3 -parallel 6 -timeout 20m $(ARGS) $(filter-out $(SERIAL),$(LISTED))
+	$(RACE) GOGC=400 $(GOTEST) -race -short $(TESTS) -p 3 -parallel 3 -timeout 20m $(ARGS) $(filter-out $(SERIAL),$(LISTED))
 
 # The tests of some files that -short leaves out or shortens.
 rest = ${shell awk '/^func /{t = $$2; sub(/\(.*/, "", t)} t ~ /^Test/ && /Exhaustive\(t,|testing\.Short/{print t}' \
