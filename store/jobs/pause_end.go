@@ -176,8 +176,13 @@ func (s *Jobs) resumeSome(ctx context.Context) (n int, err error) {
 			if err != nil {
 				return err
 			}
-			_, _, err = s.hold(ctx, tx, 0, ids, claim.PassOver) // ends the pauses that are over
-			ended = len(ids)
+			held, _, err := s.hold(ctx, tx, 0, ids, claim.PassOver) // ends the pauses that are over
+			ended = 0
+			for _, h := range held { // another transaction may have ended the pause after the selection's snapshot
+				if h.paused != nil && h.State != domain.JobPaused {
+					ended++
+				}
+			}
 			return err
 		})
 		if err == nil { // else the same pauses are ended again
