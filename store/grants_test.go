@@ -482,22 +482,31 @@ func grantsInTheZoo(c Fixture, super string) {
 	if told == nil {
 		c.T.Fatalf("it does not tell how to make the schema: %v", err)
 	}
-	admin, err := pgx.Connect(ctx, super)
-	Must(c.T, err)
+	admin := patiently(c, super)
 	Must(c.T, pg.Exec(ctx, admin, told[1]))
 	Must(c.T, admin.Close(ctx))
 	Must(c.T, c.Grant("default", "shop_jobs", "test"))
-	odd, err := pgx.Connect(ctx, c.Options.DatabaseURL)
-	Must(c.T, err)
-	// The functions keep the limits of their caller, and so the test needs some that a slow machine keeps.
-	Must(c.T, pg.Exec(ctx, odd, `SELECT set_config(name, '0', false) FROM unnest('{statement_timeout, lock_timeout,
-		idle_session_timeout, idle_in_transaction_session_timeout}'::text[]) AS name`))
+	odd := patiently(c, c.Options.DatabaseURL)
 	Ask[uuid.UUID](c.T, odd, `SELECT shop_jobs.run_in('job', '1 h', $1::json, headers => '{"X-A": "{{run}}"}')`,
 		`["{{scheduled_for|date}}", {"a": null}]`)
 	Ask[uuid.UUID](c.T, odd, `SELECT run FROM shop_jobs.run_many($1)`,
 		`[{"job": "job", "at": "2100-01-01T00:00:00.5Z", "not_after": "1h30m"}]`)
 	WantRefused(c.T, odd, "PU422", `SELECT shop_jobs.trigger('job', $1::json)`, `"{{{run}} \u0000"`)
 	Must(c.T, odd.Close(ctx))
+}
+
+// patiently connects without limits of time. Functions keep those of their caller, and a slow machine has to keep them,
+// too. SET itself needs no plan, so nothing is compiled for it.
+func patiently(c Fixture, dsn string) *pgx.Conn {
+	c.T.Helper()
+	conn, err := pgx.Connect(c.T.Context(), dsn)
+	Must(c.T, err)
+	for _, limit := range []string{
+		"statement_timeout", "lock_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout",
+	} {
+		Must(c.T, pg.Exec(c.T.Context(), conn, `SET `+limit+` = 0`))
+	}
+	return conn
 }
 
 // Two transactions with the same keys in opposite order wait for each other. Neither fails.
