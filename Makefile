@@ -117,7 +117,7 @@ rest = ${shell awk '/^func /{t = $$2; sub(/\(.*/, "", t)} t ~ /^Test/ && /Exhaus
 
 .PHONY: prove
 prove: servers $(GOTEST) $(LIBRARIES) $(HTMX) ## Prove the rest of the guarantee: faults, browsers, benchmarks, all that `make test` leaves out
-	$(RACE) $(GOTEST) -race $(TESTS) -p 2 -parallel 8 -timeout 40m \
+	$(RACE) $(GOTEST) -race $(TESTS) -p 2 -parallel 6 -timeout 40m \
 		$(ARGS) $(PROOFS)
 	$(GOTEST) $(TESTS) -parallel 4 -timeout 20m \
 		-run '^($(call rest,store/*_test.go store/*/*_test.go))$$' $(ARGS) ./store/...
