@@ -1068,6 +1068,7 @@ COMMENT ON TABLE  punctual.dated IS
     'run.';
 COMMENT ON COLUMN punctual.dated.run_id IS 'The id that the run will have. It changes with due_at, whose day it names.';
 COMMENT ON COLUMN punctual.dated.due_at IS 'When it is due.';
+COMMENT ON COLUMN punctual.dated.lane IS 'Queue id x 4 + priority, as in ready.';
 COMMENT ON COLUMN punctual.dated.waits IS 'turn, or aside: out of the way of claims, as the job is paused or deleted.';
 COMMENT ON COLUMN punctual.dated.waits_on IS 'Always null.';
 COMMENT ON COLUMN punctual.dated.since IS 'Always null.';

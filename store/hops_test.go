@@ -107,7 +107,7 @@ func (s slow) at(path string) Option {
 func TestWhatACommitMakesDueBeginsWithoutALook(t *testing.T) {
 	t.Parallel()
 	const sent, parked = `SELECT count(*) = 1 FROM punctual.runs WHERE job_id = $1 AND status = 'running'`,
-		`SELECT count(*) = $2 FROM punctual.ready WHERE job_id = $1 AND due_at > now() + interval '30 min'`
+		`SELECT count(*) = $2 FROM punctual.ready WHERE job_id = $1 AND waits IN ('gate', 'limit')`
 	ended := func(c Fixture, job uuid.UUID, n int) {
 		c.T.Helper()
 		c.Until("the runs to succeed", `SELECT count(*) = $2 FROM punctual.runs WHERE job_id = $1 AND status = 'succeeded'`,
@@ -223,8 +223,8 @@ func TestWhatACommitMakesDueBeginsWithoutALook(t *testing.T) {
 			job := c.Create("a", Never, Steps("x", "y<x"), approvals(domain.Approval{}, "x"), to.at("/")).ID
 			c.Trigger("a")
 			var step uuid.UUID
-			c.Until("the step to wait", `SELECT count(*) = 1 FROM punctual.ready WHERE approval`)
-			step = Value[uuid.UUID](c, `SELECT run_id FROM punctual.ready WHERE approval`)
+			c.Until("the step to wait", `SELECT count(*) = 1 FROM punctual.ready WHERE waits = 'person'`)
+			step = Value[uuid.UUID](c, `SELECT run_id FROM punctual.ready WHERE waits = 'person'`)
 			_, err := c.Runs.Decide(t.Context(), c.Tenant, step, true, "")
 			c.Must(err)
 			ended(c, job, 3)

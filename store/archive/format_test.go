@@ -12,7 +12,7 @@ import (
 // Runs and attempts are archived by row. The columns of the others are named, and a new one must not be forgotten.
 func TestArchivesHaveEachColumn(t *testing.T) {
 	t.Parallel()
-	conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
+	conn, err := pgtest.Connect(t.Context(), pgtest.DSN(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func entering(columns, query string) string {
     ON CONFLICT DO NOTHING
     RETURNING id, job_id, created_at, tenant, lane, trigger, status)
 INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-SELECT id, job_id, least(created_at, now()), tenant, ` + laneInReady + `
+SELECT id, job_id, least(created_at, clock_timestamp()), tenant, ` + laneInReady + `
 FROM made
 WHERE status = 'pending'`
 }
