@@ -72,7 +72,7 @@ func TestEveryTestRunsSomewhere(t *testing.T) {
 			"PROOFS := ./" + strings.Join(proofs, " ./") + "\n", " -short ", "\t$(ARGS) $(PROOFS)\n",
 			"\t-run '^($(call rest,store/*_test.go store/*/*_test.go))$$' $(ARGS) ./store/...\n", " -run '^TestSoak' ",
 		},
-		".ci/run": {"\nrun make test\n", "\nrun make race\n", "run make prove\n"},
+		".ci/run": {"\nrun make test\n", "run make race;", "run make prove;"},
 	} {
 		text := Read(t, file)
 		for _, line := range lines {
