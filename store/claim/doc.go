@@ -1,8 +1,8 @@
 // Package claim is the heart of the store: it claims due slots and ready runs, writes the outcomes of their attempts,
 // and keeps replicas alive. It owns the tables schedules, completions, runs, run_data, ready, attempts, claims,
-// exclusive, cancels, workflows, holds, replicas, queues, allowances and tenant_usage. The rooms above make, let through,
-// cancel and settle runs with it; it imports none of them. What else must happen when runs are written or end is left to
-// Followers.
+// exclusive, cancels, workflows, holds, replicas, queues, allowances and tenant_usage. The rooms above make, let
+// through, cancel and settle runs with it; it imports none of them. What else must happen when runs are written or end
+// is left to Followers.
 //
 // The life of a slot is four transactions. Start reading with the first:
 //
@@ -16,8 +16,8 @@
 //
 // place.go writes when a job fires next, for the rooms that change jobs. All runs but those of due slots begin by one
 // statement, which is in enter.go, with the runs of triggers, replays and backfills. chain.go makes those that the end
-// of another run triggers, within the transaction that ends it. callback.go lets a target that works on after its answer end its run.
-// workflow.go lets workflows go on when the runs of their steps end.
+// of another run triggers, within the transaction that ends it. callback.go lets a target that works on after its
+// answer end its run. workflow.go lets workflows go on when the runs of their steps end.
 //
 // A finish is asked and told in one order. Before anything is written, each follower reads what it has to know and
 // decides about each outcome: reports do. Then gates are locked, outcomes are written, gates are freed for those that
@@ -25,8 +25,8 @@
 // told. Then steps of workflows go on, in round trips of their own, or are left to a chore. Once the transaction has
 // committed, all ask for the chores that have work, limits among them.
 //
-// What a run in ready waits for is in its column waits. The claim takes it for its turn, or for its host. park.go lets it
-// wait for its gate or for a limit, and whoever makes room there gives it its turn. What waits for a target or for a
+// What a run in ready waits for is in its column waits. The claim takes it for its turn, or for its host. park.go lets
+// it wait for its gate or for a limit, and whoever makes room there gives it its turn. What waits for a target or for a
 // person has a deadline, which is in silent.go.
 //
 // gates.go keeps the runs of a job from overlapping, overlap.go decides about those in ready that would, and order.go

@@ -27,12 +27,12 @@ type Follower interface {
 	Learn(value []byte) error
 }
 
-// Following is what follows in one transaction from what becomes of runs. Its statements come after those that write the
-// runs. They write no table of the claim, but they may read the runs, and queue what this package offers for it:
+// Following is what follows in one transaction from what becomes of runs. Its statements come after those that write
+// the runs. They write no table of the claim, but they may read the runs, and queue what this package offers for it:
 // QueueChained.
 //
-// A finish asks its followers in their order, and each of them, in this order, QueueRead, Decide, QueueEnds and Continue
-// or Leave; and Asks once the transaction has committed.
+// A finish asks its followers in their order, and each of them, in this order, QueueRead, Decide, QueueEnds and
+// Continue or Leave; and Asks once the transaction has committed.
 type Following interface {
 	// Concerns reports whether anything may follow from what becomes of a job's runs. Then the transaction locks the
 	// job's row FOR KEY SHARE.

@@ -74,7 +74,7 @@ func (p *parking) putOff(run uuid.UUID, until time.Time) {
 	p.later = append(p.later, putOff{run, until})
 }
 
-func (p *parking) queue(b *pgx.Batch) {
+func (p *parking) queueParked(b *pgx.Batch) {
 	if len(p.later) > 0 {
 		b.Queue(putRunsOff, putOffColumns.Args(p.later)...)
 	}

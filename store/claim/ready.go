@@ -492,7 +492,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 		return err
 	}
 	queueTakeGates(&b, c.taken, false)
-	c.parking.queue(&b)
+	c.queueParked(&b)
 	c.limits.queue(&b)
 	if len(c.leave) > 0 {
 		b.Queue(`DELETE FROM punctual.ready WHERE run_id = ANY((SELECT $1::uuid[])::uuid[])`, pg.Prepared{}, c.leave)
