@@ -14,8 +14,8 @@ import (
 func (s *server) forbidden(tenant int32, at string, d domain.Definition) []problem.FieldError {
 	var fields []problem.FieldError
 	d.EachTarget(func(field string, t *domain.Target) {
-		target, err := domain.ParseTarget(t.URL)
-		fields = append(fields, s.refused(tenant, at+"."+d.Path(field)+".url", target, err)...)
+		target, err := domain.ParseAddress(t.URL)
+		fields = append(fields, s.refused(tenant, at+"."+d.Path(field)+".url", target.URL, err)...)
 	})
 	for i, step := range d.Steps {
 		if step.Approval != nil {

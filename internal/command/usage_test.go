@@ -208,10 +208,10 @@ func TestWhatCannotBeDoneIsOneLineOnStderr(t *testing.T) {
 		},
 		{"authorities that are not there", "serve --target-ca-file=nowhere.pem", "--target-ca-file … nowhere.pem"},
 		{
-			"authorities that are none", "serve --target-ca-file=main.go",
-			"--target-ca-file … main.go … BEGIN CERTIFICATE",
+			"authorities that are none", "serve --target-ca-file=usage_test.go",
+			"--target-ca-file … usage_test.go … BEGIN CERTIFICATE",
 		},
-		{"a data directory that is a file", "dev --dir=main.go", "main.go"},
+		{"a data directory that is a file", "dev --dir=usage_test.go", "usage_test.go"},
 		{"a key of no name", "keys create --name= --role=viewer", "--name"},
 		{"a key of another length", "keys create --name=n --role=viewer --expires=1y", "--expires … 1y"},
 		{"a key that has expired", "keys create --name=n --role=viewer --expires=-1h", "--expires … -1h"},

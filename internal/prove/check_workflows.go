@@ -60,7 +60,7 @@ func (k *check) workflows() {
 		}
 		steps := byWorkflow[whole.ID]
 		if whole.Status == "succeeded" || whole.Status == "dead" && whole.Reason != "timeout" {
-			if next := d.Advance(whole.ID, steps, false); len(next.Enter)+len(next.Skip) > 0 || !next.Ended {
+			if next := domain.AdvanceSteps(*d, whole.ID, steps, false); len(next.Enter)+len(next.Skip) > 0 || !next.Ended {
 				k.failRun(StepsInOrder, whole, "is %s, and its steps are %v", whole.Status, steps)
 			}
 		}

@@ -34,8 +34,8 @@ func (a Approval) Entries() []Notify {
 	return list
 }
 
-// expiry returns how long the step waits in a workflow with defaults filled in.
-func (a Approval) expiry(whole Definition) Duration {
+// Expiry returns how long the step waits in a workflow with defaults filled in.
+func (a Approval) Expiry(whole Definition) Duration {
 	if !a.ExpiresAfter.IsZero() {
 		return a.ExpiresAfter
 	}

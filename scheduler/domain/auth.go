@@ -93,7 +93,7 @@ func (c *checker) secretHeaders(t Target) {
 		}
 		written[textproto.CanonicalMIMEHeaderKey(name)] = true
 	}
-	if header := authHeader(t.Auth); header != "" && written[textproto.CanonicalMIMEHeaderKey(header)] {
+	if header := CredentialHeader(t.Auth); header != "" && written[textproto.CanonicalMIMEHeaderKey(header)] {
 		c.add("target.auth", "sends the header %s, which is among headers or secret_headers too; give it once", clip(header))
 	}
 }
@@ -107,8 +107,8 @@ func (c *checker) hidden(field string, h Hidden) {
 	c.text(field, h.Value())
 }
 
-// authHeader names the header that carries the credentials; empty: none.
-func authHeader(a *Auth) string {
+// CredentialHeader names the header that carries the credentials; empty: none.
+func CredentialHeader(a *Auth) string {
 	switch {
 	case a == nil, a.Type == AuthNone:
 		return ""

@@ -19,9 +19,6 @@ const deferral = time.Second
 // mostCatchingUp is how many missed slots of a job wait as runs, each for the one before. The others wait as slots.
 const mostCatchingUp = 100
 
-// MaxCount is how far skipped slots are counted. Counting on would hold locks for too long.
-const MaxCount = 1000
-
 // Situation is what a claim read of a due job after it had locked the job's schedule and gate.
 type Situation struct {
 	Job          *Job
@@ -185,7 +182,7 @@ func (s Situation) fire(p *Plan, slot time.Time, late bool) {
 }
 
 // LinesUp reports whether missed slots wait as runs, each for the one before, although others of the job may overlap.
-func (j *Job) LinesUp() bool { return j.Missed.inOrder() && j.ConcurrencyPolicy == PolicyAllow }
+func (j *Job) LinesUp() bool { return j.Missed.InOrder() && j.ConcurrencyPolicy == PolicyAllow }
 
 // Overlap is what a job's concurrency policy says about one more run.
 type Overlap struct {
@@ -280,7 +277,7 @@ func (s Situation) windowStart(newest time.Time) time.Time {
 func (s Situation) due(slot time.Time) time.Time { return s.Job.Timetable.Due(slot, s.Memo) }
 
 func (s Situation) skip(reason Reason, first, last time.Time) Skip {
-	return Skip{Reason: reason, First: first, Last: last, Count: s.Job.Timetable.count(first, last)}
+	return Skip{Reason: reason, First: first, Last: last, Count: s.Job.Timetable.Count(first, last)}
 }
 
 // Misses reports whether a run that was wanted at an instant and comes to its claim now is missed. Its instant counts

@@ -10,7 +10,7 @@ import (
 
 // approvalJob is the step as a job whose target accepts the work at once and has until expires_after to end it.
 func approvalJob(s Step, whole *Job) *Job {
-	expiry := s.Approval.expiry(whole.Definition)
+	expiry := s.Approval.Expiry(whole.Definition)
 	d := Definition{
 		Name: whole.Name, Labels: whole.Labels, ConcurrencyPolicy: PolicyAllow, Queue: whole.Queue,
 		Priority: whole.Priority, Completion: CompleteAsync, HeartbeatTimeout: expiry, MaxDuration: expiry,

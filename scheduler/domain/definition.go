@@ -191,8 +191,8 @@ type Missed struct {
 	Concurrency MissedConcurrency `json:"concurrency,omitempty" minLength:"1" enum:"one_at_a_time,allow" doc:"With policy fire_all: one_at_a_time: each missed slot begins when the run of the one before has ended, retries included, whatever the concurrency_policy. allow: missed slots run side by side; only with concurrency_policy allow. Absent: one_at_a_time." example:"one_at_a_time"`
 }
 
-// inOrder reports whether each missed slot waits for the end of the one before.
-func (m Missed) inOrder() bool { return m.Policy == MissedFireAll && m.Concurrency != MissedAllow }
+// InOrder reports whether each missed slot waits for the end of the one before.
+func (m Missed) InOrder() bool { return m.Policy == MissedFireAll && m.Concurrency != MissedAllow }
 
 // MissedConcurrency says whether the runs of missed slots may overlap each other.
 type MissedConcurrency string

@@ -30,7 +30,7 @@ func (j *Job) Notice(to, secret string) (*Job, error) {
 
 // recipientURL parses the URL of a recipient.
 func recipientURL(raw string) (*url.URL, error) {
-	address, ok := strings.CutPrefix(raw, mailScheme)
+	address, ok := strings.CutPrefix(raw, MailScheme)
 	if !ok {
 		return wire.CheckURL(raw)
 	}

@@ -11,16 +11,16 @@ import (
 	"punctual/scheduler/placeholder"
 )
 
-// fills are the parts of a request that contain placeholders, compiled. Most jobs have none, and pay nothing for them.
-type fills struct {
-	url     targetURL
+// Fills are the parts of a request that contain placeholders, compiled. Most jobs have none, and pay nothing for them.
+type Fills struct {
+	url     Address
 	headers map[string]placeholder.Template
 	body    placeholder.Template
 	isJSON  bool // the body is JSON
 }
 
-// newFills returns nil for a request without placeholders.
-func newFills(target Target, u targetURL) (*fills, error) {
+// NewFills returns nil for a request without placeholders.
+func NewFills(target Target, u Address) (*Fills, error) {
 	headers, err := headerFills(target.Headers)
 	if err != nil {
 		return nil, fmt.Errorf("target.headers: %w", err)
@@ -32,30 +32,25 @@ func newFills(target Target, u targetURL) (*fills, error) {
 	if !u.filled && headers == nil && body.IsZero() {
 		return nil, nil
 	}
-	return &fills{url: u, headers: headers, body: body, isJSON: isJSON}, nil
+	return &Fills{url: u, headers: headers, body: body, isJSON: isJSON}, nil
 }
 
-// of returns the fills of an attempt. A body or headers of the run's own replace those of the job, and are data: braces
-// in them are no placeholders. Of a body that is made of the job's own, those of the job are filled in.
-func (f *fills) of(a Assignment) *fills {
-	if a.Trigger == TriggerNotify {
-		return nil
-	}
-	if a.Body == nil && a.Headers == nil {
-		return f
-	}
-	var own fills
+// Own returns the fills of a request with a body or headers of its own, which replace those of the definition. They are
+// data: braces in them are no placeholders. Of a body that is made of the definition's own, as template says, those of
+// the definition are filled in.
+func (f *Fills) Own(body []byte, template, headers bool) *Fills {
+	var own Fills
 	if f != nil {
 		own = *f
 	}
 	switch {
-	case a.Body == nil:
-	case a.Template:
-		own.body, own.isJSON, _ = bodyFills(a.Body) // it was checked with the job
+	case body == nil:
+	case template:
+		own.body, own.isJSON, _ = bodyFills(body) // it was checked with the definition
 	default:
 		own.body = placeholder.Template{}
 	}
-	if a.Headers != nil {
+	if headers {
 		own.headers = nil
 	}
 	if !own.url.filled && own.headers == nil && own.body.IsZero() {
@@ -64,8 +59,8 @@ func (f *fills) of(a Assignment) *fills {
 	return &own
 }
 
-// fill fills in the values of an attempt. It copies what the request shares with other attempts' requests.
-func (f *fills) fill(r *wire.Request, v *placeholder.Values) {
+// Fill fills in the values of an attempt. It copies what the request shares with other attempts' requests.
+func (f *Fills) Fill(r *wire.Request, v *placeholder.Values) {
 	if f.url.filled {
 		u := *r.URL
 		u.RawPath = string(f.url.path.Append(nil, v, placeholder.InURL))
@@ -91,13 +86,6 @@ func (f *fills) fill(r *wire.Request, v *placeholder.Values) {
 		place = placeholder.InURL
 	}
 	r.Body = f.body.Append(make([]byte, 0, f.body.Longest(len(v.Job))), v, place)
-}
-
-// values are the values of an attempt's placeholders. A notice, whose job may have no timetable, has none.
-func (a Assignment) values() *placeholder.Values {
-	return &placeholder.Values{
-		ScheduledFor: a.ScheduledFor, Zone: a.Job.Timetable.zone, Run: a.RunID, Attempt: a.Attempt, Job: a.Job.Name,
-	}
 }
 
 // headerFills returns the headers that contain placeholders, by canonical name; nil when there are none.

@@ -177,15 +177,15 @@ func FuzzTargetURL(f *testing.F) {
 	}
 	f.Add("http://h.example/{{job}}", "../@evil.example:1/?#%")
 	f.Fuzz(func(t *testing.T, raw, name string) {
-		u, err := parseTarget(raw)
+		u, err := ParseAddress(raw)
 		if err != nil {
 			return
 		}
-		parts, err := newFills(Target{URL: raw}, u)
+		parts, err := NewFills(Target{URL: raw}, u)
 		must(t, err)
 		r := wire.Request{URL: u.URL}
 		if parts != nil {
-			parts.fill(&r, Assignment{Job: &Job{Definition: Definition{Name: name}, Timetable: &Timetable{}}}.values())
+			parts.Fill(&r, Assignment{Job: &Job{Definition: Definition{Name: name}, Timetable: &Timetable{}}}.values())
 		}
 		again, err := url.Parse(r.URL.String())
 		if err != nil || again.Host != u.Host || again.Scheme != u.Scheme || again.User != nil || again.Fragment != "" {

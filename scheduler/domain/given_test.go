@@ -100,7 +100,7 @@ func TestTheLargestResultsAreLeftOut(t *testing.T) {
 func TestWhatStartsOnceTheTimeOfAWorkflowIsUp(t *testing.T) {
 	d := Definition{Steps: steps("a", "b<a", "c<b!", "d<c", "e", "f<e", "g<f!", "h!")}
 	id := uuid.New()
-	next := d.CleanUp(id, map[string]StepRun{
+	next := CleanUpSteps(d, id, map[string]StepRun{
 		"a": {ID: StepRunID(id, "a"), Status: StatusCancelled}, "e": {Status: StatusSucceeded}, "h": {Status: StatusSucceeded},
 	})
 	if got, want := next.told(id, d.Steps), "c, g, b skipped by a, f skipped by "; got != want {
@@ -112,10 +112,10 @@ func TestWhatStartsOnceTheTimeOfAWorkflowIsUp(t *testing.T) {
 		}
 	}
 	runs := map[string]StepRun{"a": {}, "c": {Status: StatusDead}, "g": {Status: StatusSucceeded}, "h": {}}
-	if d.MayCleanUp(runs) {
+	if MayCleanUp(d, runs) {
 		t.Error("nothing is left to clean up, and it may")
 	}
-	if delete(runs, "g"); !d.MayCleanUp(runs) {
+	if delete(runs, "g"); !MayCleanUp(d, runs) {
 		t.Error("g may clean up")
 	}
 }

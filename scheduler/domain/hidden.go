@@ -123,7 +123,7 @@ func (d *Definition) EachTarget(visit func(field string, t *Target)) {
 // Path returns the path in the JSON of a definition of a field, as EachTarget, EachHidden and SecretNames name it.
 func (d Definition) Path(field string) string {
 	name, rest, ok := strings.Cut(strings.TrimPrefix(field, "steps["), "].") // names have no brackets
-	if at := slices.Index(stepNames(d.Steps), name); ok && at >= 0 {
+	if at := slices.Index(StepNames(d.Steps), name); ok && at >= 0 {
 		return fmt.Sprintf("steps[%d].%s", at, rest)
 	}
 	return field

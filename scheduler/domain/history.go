@@ -155,12 +155,12 @@ func (h History) followed(from, to time.Time) iter.Seq2[ExpectedSlot, error] {
 
 // instants yields the slots of a span within bounds, both included, except one that had passed before the span began.
 func (h History) instants(s span, t *Timetable, from, until time.Time) iter.Seq[time.Time] {
-	if t.kind.Recurring() {
+	if t.Kind().Recurring() {
 		return t.Between(Later(s.from.Add(1), from), until.Add(1))
 	}
 	return func(yield func(time.Time) bool) {
 		slot, ok := t.First(s.from)
-		passed := t.kind == KindAt && !slot.At.After(s.from)
+		passed := t.Kind() == KindAt && !slot.At.After(s.from)
 		if ok && !passed && !slot.At.Before(from) && !slot.At.After(until) {
 			yield(slot.At.UTC())
 		}
@@ -177,7 +177,7 @@ func (h History) duty(s span, t *Timetable, slot time.Time) Duty {
 	}
 	// A move settles what has passed. The end of the job, or the move of a paused one, settles what was due.
 	moved := h.Versions[s.end].State != JobDeleted && h.Versions[s.end-1].State != JobPaused
-	if !moved && t.jitter > 0 && slot.Add(t.jitter).After(s.to) {
+	if !moved && t.Jitter() > 0 && slot.Add(t.Jitter()).After(s.to) {
 		return Unsure
 	}
 	return Owed
@@ -286,7 +286,7 @@ func (h History) followedBefore(at time.Time) (time.Time, bool) {
 			return time.Time{}, false
 		}
 		last := s.until(at.Add(-1))
-		if t.kind.Recurring() {
+		if t.Kind().Recurring() {
 			if slot, ok := t.Prev(last); ok && slot.At.After(s.from) {
 				return slot.At.UTC(), true
 			}

@@ -27,7 +27,7 @@ type Job struct {
 	url    *url.URL
 	header textproto.MIMEHeader
 	body   []byte
-	fills  *fills // nil: no placeholders
+	fills  *Fills // nil: no placeholders
 
 	asksInBody bool // its body refers to secrets
 
@@ -44,15 +44,15 @@ func Compile(id uuid.UUID, tenant, version int32, d Definition, defaultJitter ti
 	if err != nil {
 		return nil, fmt.Errorf("job %s version %d: %w", id, version, err)
 	}
-	target, err := parseTarget(d.Target.URL)
+	target, err := ParseAddress(d.Target.URL)
 	if err != nil {
 		return nil, fmt.Errorf("job %s version %d: target.url: %w", id, version, err)
 	}
-	fills, err := newFills(d.Target, target)
+	fills, err := NewFills(d.Target, target)
 	if err != nil {
 		return nil, fmt.Errorf("job %s version %d: %w", id, version, err)
 	}
-	body, isJSON := requestBody(d.Target.Body)
+	body, isJSON := RequestBody(d.Target.Body)
 	return &Job{
 		ID: id, Tenant: tenant, Version: version, Definition: d, Timetable: timetable,
 		url: target.URL, header: requestHeader(d.Target.Headers, isJSON), body: body, fills: fills,

@@ -9,7 +9,7 @@ import (
 
 // LogURL returns where people read the log of the attempt, by the job's log_url; empty: the job has none.
 func (a Assignment) LogURL() string {
-	base, t, _, err := parseURL(a.Job.LogURL)
+	base, t, _, err := SplitURL(a.Job.LogURL)
 	if err != nil {
 		return "" // another program wrote it
 	}

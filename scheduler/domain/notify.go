@@ -148,7 +148,7 @@ func (n Notify) Recipient() Recipient {
 	case r.Format == "":
 		r.Format = FormatJSON
 	case r.Format == FormatEmail:
-		r.URL = mailScheme + n.To
+		r.URL = MailScheme + n.To
 	case r.Format == FormatPagerDuty && r.URL == "":
 		r.URL = pagerDutyURL
 	case r.Format == FormatAlertmanager && !strings.HasSuffix(strings.TrimRight(r.URL, "/"), alertmanagerPath):
@@ -229,5 +229,5 @@ func (c *checker) ofFormat(field string, n Notify, f Format, value, what string)
 	return n.Format == f && value != ""
 }
 
-// mailScheme begins the URL of a recipient of e-mail.
-const mailScheme = "mailto:"
+// MailScheme begins the URL of a recipient of e-mail.
+const MailScheme = "mailto:"

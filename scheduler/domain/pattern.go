@@ -32,6 +32,12 @@ func (t *Timetable) Pattern(from time.Time) Pattern {
 	return p
 }
 
+// Kind returns the kind of the schedule.
+func (t *Timetable) Kind() Kind { return t.kind }
+
+// Zone returns the zone of the schedule.
+func (t *Timetable) Zone() *time.Location { return t.zone }
+
 // OneShot reports whether the timetable has exactly one slot.
 func (t *Timetable) OneShot() bool { return t.kind.OneShot() }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/delivery/wire"
+	"punctual/scheduler/placeholder"
 )
 
 // Request is what an attempt sends: the job's request, with the run's own body and headers in place of the job's
@@ -28,14 +29,33 @@ func (a Assignment) Request(origin Origin) wire.Request {
 			headers = a.Headers
 		}
 		var isJSON bool
-		r.Body, isJSON = requestBody(a.ownBody())
+		r.Body, isJSON = RequestBody(a.ownBody())
 		r.Header = requestHeader(headers, isJSON)
 	}
-	if f := a.Job.fills.of(a); f != nil {
-		f.fill(&r, a.values())
+	if f := a.fills(); f != nil {
+		f.Fill(&r, a.values())
 	}
 	a.addGiven(&r)
 	return r
+}
+
+// fills returns what of the request has placeholders; nil: nothing.
+func (a Assignment) fills() *Fills {
+	switch {
+	case a.Trigger == TriggerNotify:
+		return nil
+	case a.Body == nil && a.Headers == nil:
+		return a.Job.fills
+	default:
+		return a.Job.fills.Own(a.Body, a.Template, a.Headers != nil)
+	}
+}
+
+// values are the values of an attempt's placeholders. A notice, whose job may have no timetable, has none.
+func (a Assignment) values() *placeholder.Values {
+	return &placeholder.Values{
+		ScheduledFor: a.ScheduledFor, Zone: a.Job.Timetable.Zone(), Run: a.RunID, Attempt: a.Attempt, Job: a.Job.Name,
+	}
 }
 
 // MessageID is the id by which receivers know the run: for a replay, the id of the run that died first.
@@ -141,7 +161,7 @@ func (a Assignment) Sent(origin Origin, at time.Time) SentRequest {
 	for name := range a.Job.Target.SecretHeaders {
 		s.Headers[textproto.CanonicalMIMEHeaderKey(name)] = Mask
 	}
-	if name := authHeader(a.Job.Target.Auth); name != "" {
+	if name := CredentialHeader(a.Job.Target.Auth); name != "" {
 		s.Headers[textproto.CanonicalMIMEHeaderKey(name)] = Mask
 	}
 	return s

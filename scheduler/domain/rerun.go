@@ -92,14 +92,14 @@ func (r StepRerun) check(now, all []Step) (problems []Problem) {
 	for i, name := range r.From {
 		if find(all, name) == nil {
 			problems = append(problems, Blame(fmt.Sprintf("from[%d]", i), "there is no step %q%s", placeholder.Clip(name),
-				DidYouMean(name, stepNames(now)...)))
+				DidYouMean(name, StepNames(now)...)))
 		}
 	}
 	for name := range r.Set {
 		at := "set." + placeholder.Clip(name)
 		if find(now, name) == nil {
 			problems = append(problems, Blame(at, "there is no step %q%s", placeholder.Clip(name),
-				DidYouMean(name, stepNames(now)...)))
+				DidYouMean(name, StepNames(now)...)))
 		}
 		if slices.Contains(r.From, name) {
 			problems = append(problems, Blame(at, "it is in from, too: a step either runs again or is set"))

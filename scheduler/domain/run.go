@@ -214,7 +214,7 @@ func (w Work) Lanes(queue int16) []int16 {
 func OrderLane(queue int16) int16 { return queue*4 + 3 }
 
 // CatchesUp reports whether a run with the trigger waits for the run of the missed slot before it.
-func (j *Job) CatchesUp(trigger Trigger) bool { return trigger == TriggerCatchup && j.Missed.inOrder() }
+func (j *Job) CatchesUp(trigger Trigger) bool { return trigger == TriggerCatchup && j.Missed.InOrder() }
 
 // Ordered reports whether runs of the trigger are ordered in bulk.
 func (t Trigger) Ordered() bool { return t == TriggerBackfill || t == TriggerReplay }

@@ -9,8 +9,8 @@ import (
 // MaxBodySecrets bounds the secrets in a body: each may have 64 KiB.
 const MaxBodySecrets = 16
 
-// ofSteps are the members of a step's body that the workflow writes. They hold what others say.
-var ofSteps = []string{"input", "steps"}
+// StepMembers are the members of a step's body that the workflow writes. They hold what others say.
+var StepMembers = []string{"input", "steps"}
 
 // bodyField is the path of a secret in the body at a field.
 func bodyField(body string, s placeholder.Secret) string {
@@ -48,7 +48,7 @@ func (c *checker) stepSecrets(at string, s Step) {
 func (c *checker) given(at string, own json.RawMessage) {
 	var members map[string]json.RawMessage
 	_ = json.Unmarshal(own, &members) // any other body is sent as it is
-	for _, name := range ofSteps {
+	for _, name := range StepMembers {
 		if _, has := members[name]; has {
 			c.add(at+name, "a step is sent its input and the results of other steps in the members input and steps; "+
 				"choose another name")

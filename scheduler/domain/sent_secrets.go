@@ -15,7 +15,7 @@ func (a Assignment) BodySecrets(body []byte) []placeholder.Secret {
 	case !a.Job.asksInBody:
 		return nil
 	case a.Step != "":
-		data = ofSteps
+		data = StepMembers
 	case a.Body != nil && a.Template:
 		data = ofChains
 	case a.Body != nil:

@@ -48,8 +48,8 @@ func (d Definition) AllLimits() []string {
 	return slices.Compact(all)
 }
 
-// definition is the step as a job of its own that runs when triggered.
-func (s Step) definition(whole Definition) Definition {
+// Definition is the step as a job of its own that runs when triggered.
+func (s Step) Definition(whole Definition) Definition {
 	d := Definition{
 		Name: whole.Name, Labels: whole.Labels, Target: s.Target, ConcurrencyPolicy: PolicyAllow,
 		Timeout: s.Timeout, Retry: s.Retry, Queue: s.Queue, Priority: s.Priority, Delivery: s.Delivery,
@@ -111,7 +111,7 @@ func (c *checker) steps(d Definition) {
 			c.approval(at, s, d)
 			continue
 		}
-		own := s.definition(Definition{Name: "step", Completion: d.Completion})
+		own := s.Definition(Definition{Name: "step", Completion: d.Completion})
 		for _, p := range own.Validate() {
 			c.add(at+"."+p.Field, "%s", p.Message)
 		}
@@ -125,7 +125,7 @@ func (c *checker) steps(d Definition) {
 			case on == s.Name:
 				c.add(at, "%q is the step itself", on)
 			case !known[on]:
-				c.add(at, "there is no step %q%s", clip(on), DidYouMean(on, stepNames(d.Steps)...))
+				c.add(at, "there is no step %q%s", clip(on), DidYouMean(on, StepNames(d.Steps)...))
 			case slices.Contains(s.DependsOn[:k], on):
 				c.add(at, "%q stands there twice; name it once", on)
 			}
@@ -136,7 +136,7 @@ func (c *checker) steps(d Definition) {
 	}
 }
 
-func stepNames(steps []Step) []string {
+func StepNames(steps []Step) []string {
 	names := make([]string, len(steps))
 	for i, s := range steps {
 		names[i] = s.Name

@@ -30,7 +30,7 @@ func compileWorkflow(id uuid.UUID, tenant, version int32, d Definition, defaultJ
 			steps[s.Name] = approvalJob(s, whole)
 			continue
 		}
-		job, err := Compile(id, tenant, version, s.definition(d), 0)
+		job, err := Compile(id, tenant, version, s.Definition(d), 0)
 		if err != nil {
 			return nil, fmt.Errorf("step %s of %w", s.Name, err)
 		}

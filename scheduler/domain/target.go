@@ -17,7 +17,7 @@ func bodyFills(raw []byte) (t placeholder.Template, isJSON bool, err error) {
 	if !bytes.Contains(raw, []byte("{{")) && !bytes.Contains(raw, []byte(`\u007`)) {
 		return t, false, nil // as most bodies have none; \u007 is for escaped braces
 	}
-	text, isJSON := requestBody(raw)
+	text, isJSON := RequestBody(raw)
 	if isJSON {
 		t, err = placeholder.ParseJSON(text)
 	} else {
@@ -26,22 +26,17 @@ func bodyFills(raw []byte) (t placeholder.Template, isJSON bool, err error) {
 	return t, isJSON, err
 }
 
-// targetURL is the URL of a target, with the placeholders of its path and query apart.
-type targetURL struct {
+// Address is the URL of a target, with the placeholders of its path and query apart.
+type Address struct {
 	*url.URL    // with sample values filled in
 	filled      bool
 	path, query placeholder.Template
 }
 
-// ParseTarget parses the URL of a job's target, which may contain placeholders in its path and query. Filling them in
+// ParseAddress parses the URL of a job's target, which may contain placeholders in its path and query. Filling them in
 // cannot change the host.
-func ParseTarget(raw string) (*url.URL, error) {
-	u, err := parseTarget(raw)
-	return u.URL, err
-}
-
-func parseTarget(raw string) (u targetURL, err error) {
-	_, t, sample, err := parseURL(raw)
+func ParseAddress(raw string) (u Address, err error) {
+	_, t, sample, err := SplitURL(raw)
 	if err != nil {
 		return u, err
 	}
@@ -51,9 +46,9 @@ func parseTarget(raw string) (u targetURL, err error) {
 	return u, err
 }
 
-// parseURL finds the placeholders in what follows the host of a URL. base is what comes before, and sample is the URL
+// SplitURL finds the placeholders in what follows the host of a URL. base is what comes before, and sample is the URL
 // with sample values filled in. A URL without placeholders is all base.
-func parseURL(raw string) (base string, t placeholder.Template, sample string, err error) {
+func SplitURL(raw string) (base string, t placeholder.Template, sample string, err error) {
 	if !strings.Contains(raw, "{{") {
 		return raw, t, raw, nil
 	}
@@ -100,8 +95,8 @@ func (c *checker) placeholders(prefix string, headers map[string]string, body []
 	}
 }
 
-// requestBody returns the bytes to send: a JSON string is sent as plain text, any other value as JSON.
-func requestBody(raw json.RawMessage) (body []byte, isJSON bool) {
+// RequestBody returns the bytes to send: a JSON string is sent as plain text, any other value as JSON.
+func RequestBody(raw json.RawMessage) (body []byte, isJSON bool) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return nil, false
@@ -117,7 +112,7 @@ func (c *checker) logURL(raw string) {
 	if raw == "" {
 		return
 	}
-	_, _, sample, err := parseURL(raw)
+	_, _, sample, err := SplitURL(raw)
 	if err == nil {
 		_, err = wire.CheckLink(sample)
 	}

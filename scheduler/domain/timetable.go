@@ -12,6 +12,9 @@ import (
 	"punctual/scheduler/cron"
 )
 
+// MaxCount is how far skipped slots are counted. Counting on would hold locks for too long.
+const MaxCount = 1000
+
 // Timetable says which slots a job has and when each is due. It is pure: every instant in it comes from the
 // definition or is passed in.
 type Timetable struct {
@@ -208,8 +211,8 @@ func (t *Timetable) shortestGap() time.Duration {
 	return time.Minute
 }
 
-// count returns how many slots lie from first to last, both included; 0 when more than MaxCount.
-func (t *Timetable) count(first, last time.Time) int {
+// Count returns how many slots lie from first to last, both included; 0 when more than MaxCount.
+func (t *Timetable) Count(first, last time.Time) int {
 	n := 1
 	for range t.Between(first.Add(1), last.Add(1)) {
 		if n++; n > MaxCount {

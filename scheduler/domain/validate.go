@@ -309,7 +309,7 @@ func (c *checker) instant(field string, i Instant) {
 func (c *checker) target(t Target) {
 	if t.URL == "" {
 		c.add("target.url", "is required: an absolute http or https URL")
-	} else if _, err := parseTarget(t.URL); err != nil {
+	} else if _, err := ParseAddress(t.URL); err != nil {
 		c.add("target.url", "%v", err)
 	}
 	if err := wire.CheckHost(t.Host); t.Host != "" && err != nil {

@@ -36,27 +36,27 @@ type SkippedStep struct {
 }
 
 // MayCleanUp reports whether a step that cleans up has not ended.
-func (d Definition) MayCleanUp(runs map[string]StepRun) bool {
+func MayCleanUp(d Definition, runs map[string]StepRun) bool {
 	return slices.ContainsFunc(d.Steps, func(s Step) bool { return s.CleansUp() && !runs[s.Name].Status.Final() })
 }
 
 // LateStep says why a step ended or did not start whose workflow's time was up.
 const LateStep = "its workflow has reached its max_duration"
 
-// Advance decides what follows from the runs of a workflow's steps, by step. It depends on nothing else, so it may be
+// AdvanceSteps decides what follows from the runs of a workflow's steps, by step. It depends on nothing else, so it may be
 // called any number of times: steps that have a run are left as they are. Once the workflow is halted, because it was
 // cancelled, no step starts any more.
-func (d Definition) Advance(workflow uuid.UUID, runs map[string]StepRun, halted bool) (a Advance) {
-	return d.advance(workflow, runs, halted, false)
+func AdvanceSteps(d Definition, workflow uuid.UUID, runs map[string]StepRun, halted bool) (a Advance) {
+	return advance(d, workflow, runs, halted, false)
 }
 
-// CleanUp is Advance for a workflow whose max_duration has passed: of the steps that have not started, only those that
+// CleanUpSteps is AdvanceSteps for a workflow whose max_duration has passed: of the steps that have not started, only those that
 // clean up start, and the others are skipped.
-func (d Definition) CleanUp(workflow uuid.UUID, runs map[string]StepRun) Advance {
-	return d.advance(workflow, runs, false, true)
+func CleanUpSteps(d Definition, workflow uuid.UUID, runs map[string]StepRun) Advance {
+	return advance(d, workflow, runs, false, true)
 }
 
-func (d Definition) advance(workflow uuid.UUID, runs map[string]StepRun, halted, late bool) (a Advance) {
+func advance(d Definition, workflow uuid.UUID, runs map[string]StepRun, halted, late bool) (a Advance) {
 	state := make(map[string]StepRun, len(d.Steps))
 	maps.Copy(state, runs)
 	for again := !halted; again; {
@@ -66,7 +66,7 @@ func (d Definition) advance(workflow uuid.UUID, runs map[string]StepRun, halted,
 			if _, has := state[s.Name]; has {
 				continue
 			}
-			ready, cause := s.ready(state)
+			ready, cause := mayStart(s, state)
 			if !ready {
 				continue
 			}
@@ -97,8 +97,8 @@ func (d Definition) advance(workflow uuid.UUID, runs map[string]StepRun, halted,
 	return a
 }
 
-// ready reports whether the steps that s depends on have ended. If one of them keeps s from running, ready names it.
-func (s *Step) ready(runs map[string]StepRun) (ready bool, cause string) {
+// mayStart reports whether the steps that s depends on have ended. If one of them keeps s from running, mayStart names it.
+func mayStart(s *Step, runs map[string]StepRun) (ready bool, cause string) {
 	for _, on := range s.DependsOn {
 		r := runs[on]
 		if !r.Status.Final() {

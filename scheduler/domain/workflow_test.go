@@ -78,7 +78,7 @@ func TestStepsStartWhenThoseBeforeThemHaveEnded(t *testing.T) {
 				runs[name] = StepRun{ID: StepRunID(workflow, name), Status: Status(status)}
 			}
 		}
-		got := Definition{Steps: c.steps}.Advance(workflow, runs, c.halted).told(workflow, c.steps)
+		got := AdvanceSteps(Definition{Steps: c.steps}, workflow, runs, c.halted).told(workflow, c.steps)
 		if got != c.want {
 			t.Errorf("%q (halted: %t): %q, want %q", c.runs, c.halted, got, c.want)
 		}
@@ -97,7 +97,7 @@ func TestEachStepIsSettledOnce(t *testing.T) {
 		}
 		runs, ended := map[string]StepRun{}, ""
 		for {
-			a := d.Advance(workflow, runs, false)
+			a := AdvanceSteps(d, workflow, runs, false)
 			if ended != "" {
 				wantSameAfter(t, d, workflow, runs, ended, a)
 			}
@@ -144,7 +144,7 @@ func wantSameAfter(
 			known[s.Name] = r
 		}
 	}
-	got := part.Advance(workflow, known, false)
+	got := AdvanceSteps(part, workflow, known, false)
 	if got.Ended && last && len(got.Skip) == 0 && !want.Ended {
 		t.Errorf("after %s of %d steps: all have ended by the steps next to it, and not by all", ended, len(d.Steps))
 	}

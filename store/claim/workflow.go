@@ -265,9 +265,9 @@ func (w *workflow) late() bool {
 // advance returns what follows in the workflow.
 func (w *workflow) advance() domain.Advance {
 	if w.late() {
-		return w.job.CleanUp(w.id, w.runs)
+		return domain.CleanUpSteps(w.job.Definition, w.id, w.runs)
 	}
-	return w.job.Advance(w.id, w.runs, w.halted())
+	return domain.AdvanceSteps(w.job.Definition, w.id, w.runs, w.halted())
 }
 
 // cancelReason is why steps of the workflow are cancelled.
@@ -573,7 +573,7 @@ func (c concerned) decide(
 			nexts[w.id] = w.advance()
 			continue
 		}
-		next := part.Advance(w.id, w.runs, false)
+		next := domain.AdvanceSteps(part.Definition, w.id, w.runs, false)
 		if nexts[w.id] = next; next.Ended && (!part.last || w.rerun) || len(next.Skip) > 0 || w.marked ||
 			w.status != domain.StatusRunning || w.reason != "" {
 			rest.jobs[w.id] = w.job
@@ -700,7 +700,7 @@ func (c *readyClaim) endWorkflow(w waitingRun, job *domain.Job) {
 		c.ended = append(c.ended, domain.JudgeSilent(w.Assignment, 0, w.started, domain.Later(c.now, deadline)))
 	case live != nil && live.advance().Ended:
 		c.ended = append(c.ended, domain.JudgeSteps(w.Assignment, live.runs, live.reason, w.started, c.now))
-	case !c.now.Before(deadline) && live != nil && !live.halted() && job.MayCleanUp(live.runs):
+	case !c.now.Before(deadline) && live != nil && !live.halted() && domain.MayCleanUp(job.Definition, live.runs):
 		c.overtime = append(c.overtime, w.RunID)
 		c.putOff(w.RunID, job.CleanUpGrace())
 	case !c.now.Before(deadline):

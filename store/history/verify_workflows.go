@@ -127,9 +127,9 @@ func (w *verifiedWorkflow) wrong() string {
 	late := !w.status.Final() && w.reason == domain.ReasonTimeout
 	halted := w.status == domain.StatusCancelled || w.status == domain.StatusDead && w.reason == domain.ReasonTimeout ||
 		!w.status.Final() && w.reason != "" && !late
-	next := w.definition.Advance(w.id, w.runs, halted)
+	next := domain.AdvanceSteps(w.definition, w.id, w.runs, halted)
 	if late {
-		next = w.definition.CleanUp(w.id, w.runs)
+		next = domain.CleanUpSteps(w.definition, w.id, w.runs)
 	}
 	switch {
 	case len(next.Enter) > 0:
