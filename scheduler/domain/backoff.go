@@ -23,7 +23,10 @@ func (r Retry) Backoff(attempt int, retryAfter time.Duration, random float64) ti
 	return time.Duration(delay/2 + delay/2*random)
 }
 
-// delay is the longest backoff after an attempt, in nanoseconds.
+// Longest returns the longest backoff after the given failed attempt.
+func (r Retry) Longest(attempt int) time.Duration { return time.Duration(r.delay(attempt)) }
+
+// delay is Longest in nanoseconds.
 func (r Retry) delay(attempt int) float64 {
 	delay := float64(r.InitialBackoff.Value()) * math.Pow(r.Multiplier, float64(attempt-1))
 	return min(delay, float64(r.MaxBackoff.Value()))

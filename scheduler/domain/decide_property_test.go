@@ -113,7 +113,7 @@ func (s *simulation) due(i int) time.Time {
 	if i+1 < len(s.left) {
 		jitter = min(jitter, s.left[i+1].Sub(s.left[i])/2)
 	}
-	offset := new(big.Int).Mul(new(big.Int).SetUint64(hashID(s.job.ID)), big.NewInt(int64(jitter)))
+	offset := new(big.Int).Mul(new(big.Int).SetUint64(HashOf(s.job.ID)), big.NewInt(int64(jitter)))
 	return s.left[i].Add(time.Duration(offset.Rsh(offset, 64).Int64()).Truncate(time.Microsecond))
 }
 

@@ -195,7 +195,7 @@ func FuzzTargetURL(f *testing.F) {
 		if parts != nil && !strings.HasPrefix(strings.ToLower(r.URL.String()), strings.ToLower(u.Scheme+"://"+u.Host)) {
 			t.Fatalf("%q became %q", head, r.URL)
 		}
-		if len(name) <= maxNameLength && NameForm.MatchString(name) {
+		if len(name) <= MaxName && NameForm.MatchString(name) {
 			if _, err := wire.CheckURL(r.URL.String()); err != nil {
 				t.Fatalf("%q with %q became %q: %v", raw, name, r.URL, err)
 			}

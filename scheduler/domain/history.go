@@ -68,15 +68,6 @@ func (s span) until(limit time.Time) time.Time {
 	return limit
 }
 
-// SameSchedule reports whether two schedules have the same slots, however they are written.
-func SameSchedule(a, b Schedule) bool {
-	x, y := Definition{Schedule: a}.WithDefaults().Schedule, Definition{Schedule: b}.WithDefaults().Schedule
-	return x.Cron == y.Cron && x.Timezone == y.Timezone &&
-		x.Every.Value() == y.Every.Value() && x.Delay.Value() == y.Delay.Value() && x.Kind() == y.Kind() &&
-		x.At.Local().Equal(y.At.Local()) && x.Instant().Equal(y.Instant()) &&
-		x.StartsAt.Value().Equal(y.StartsAt.Value()) && x.EndsAt.Value().Equal(y.EndsAt.Value())
-}
-
 // Slots yields, in order, the slots from one instant to another, both included. It keeps none of them in memory,
 // except those of one-shots that were written after their time.
 func (h History) Slots(from, to time.Time) iter.Seq2[ExpectedSlot, error] {

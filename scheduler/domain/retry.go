@@ -62,7 +62,7 @@ func (o *Outcome) fail(sent bool, retryAfter time.Duration) {
 // LastChance reports whether no attempt may follow one that starts now and fails: whatever it meets may cost the run.
 func (a Assignment) LastChance(now time.Time) bool {
 	return a.Job.Delivery == DeliverAtMostOnce || a.Attempt >= a.Job.Retry.MaxAttempts ||
-		a.Expired(now.Add(time.Duration(a.Job.Retry.delay(a.Attempt))))
+		a.Expired(now.Add(a.Job.Retry.Longest(a.Attempt)))
 }
 
 // maxLosses is how many attempts in a row a run may lose. A run that kills its replicas must not be given to one

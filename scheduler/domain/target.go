@@ -65,15 +65,15 @@ func SplitURL(raw string) (base string, t placeholder.Template, sample string, e
 	if err != nil {
 		return base, t, "", err
 	}
-	if longest := len(base) + t.Longest(maxNameLength); longest > wire.MaxURL {
+	if longest := len(base) + t.Longest(MaxName); longest > wire.MaxURL {
 		return base, t, "", fmt.Errorf("can become %d bytes long with placeholders filled in; at most %d", longest,
 			wire.MaxURL)
 	}
 	return base, t, string(t.Append([]byte(base), &placeholder.Values{Job: "job"}, placeholder.InURL)), nil
 }
 
-// maxNameLength is the longest name of a job, in bytes.
-const maxNameLength = 128
+// MaxName is the longest name of a job, in bytes.
+const MaxName = 128
 
 // placeholders checks the placeholders of headers and body.
 func (c *checker) placeholders(prefix string, headers map[string]string, body []byte) {
@@ -81,7 +81,7 @@ func (c *checker) placeholders(prefix string, headers map[string]string, body []
 		t, err := placeholder.Parse(headers[name])
 		if err != nil {
 			c.add(prefix+"headers."+clip(name), "%v", err)
-		} else if longest := t.Longest(maxNameLength); longest > wire.MaxHeaderValue {
+		} else if longest := t.Longest(MaxName); longest > wire.MaxHeaderValue {
 			c.add(prefix+"headers."+clip(name), "can become %d bytes long with placeholders filled in; at most %d",
 				longest, wire.MaxHeaderValue)
 		}
@@ -89,7 +89,7 @@ func (c *checker) placeholders(prefix string, headers map[string]string, body []
 	t, _, err := bodyFills(body)
 	if err != nil {
 		c.add(prefix+"body", "%v", err)
-	} else if longest := t.Longest(maxNameLength); longest > MaxPayload {
+	} else if longest := t.Longest(MaxName); longest > MaxPayload {
 		c.add(prefix+"body", "can become %d bytes long with placeholders filled in; at most %d (256 KiB)",
 			longest, MaxPayload)
 	}

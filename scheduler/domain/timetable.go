@@ -12,6 +12,15 @@ import (
 	"punctual/scheduler/cron"
 )
 
+// SameSchedule reports whether two schedules have the same slots, however they are written.
+func SameSchedule(a, b Schedule) bool {
+	x, y := Definition{Schedule: a}.WithDefaults().Schedule, Definition{Schedule: b}.WithDefaults().Schedule
+	return x.Cron == y.Cron && x.Timezone == y.Timezone &&
+		x.Every.Value() == y.Every.Value() && x.Delay.Value() == y.Delay.Value() && x.Kind() == y.Kind() &&
+		x.At.Local().Equal(y.At.Local()) && x.Instant().Equal(y.Instant()) &&
+		x.StartsAt.Value().Equal(y.StartsAt.Value()) && x.EndsAt.Value().Equal(y.EndsAt.Value())
+}
+
 // MaxCount is how far skipped slots are counted. Counting on would hold locks for too long.
 const MaxCount = 1000
 
@@ -44,7 +53,7 @@ func NewTimetable(job uuid.UUID, d Definition, defaultJitter time.Duration) (*Ti
 	t := &Timetable{
 		kind: s.Kind(), starts: s.StartsAt.Value(), ends: s.EndsAt.Value(),
 		every: s.Every.Value(), origin: ceil(s.StartsAt.Value(), time.Second),
-		at: Slot{At: s.Instant()}, delay: s.Delay.Value(), hash: hashID(job),
+		at: Slot{At: s.Instant()}, delay: s.Delay.Value(), hash: HashOf(job),
 	}
 	if s.StartsAt.IsZero() {
 		t.origin = time.Unix(0, 0).UTC()
@@ -222,8 +231,8 @@ func (t *Timetable) Count(first, last time.Time) int {
 	return n
 }
 
-// hashID returns a number that is spread evenly over all numbers, even for ids that differ in only a few bits.
-func hashID(id uuid.UUID) uint64 {
+// HashOf returns a number that is spread evenly over all numbers, even for ids that differ in only a few bits.
+func HashOf(id uuid.UUID) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(id[:])
 	// FNV leaves the high bits alike for ids that differ in their last bytes; these are the finishing steps of
