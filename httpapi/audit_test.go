@@ -10,7 +10,7 @@ import (
 
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 )
@@ -22,8 +22,8 @@ func TestTheAuditLogTellsWhoChangedWhat(t *testing.T) {
 	}
 	ctx := audit.WithActor(t.Context(), who)
 	s := serve(t)
-	d := domain.Definition{
-		Name: "n", Target: domain.Target{URL: "http://example.com/hook"}, Schedule: domain.Schedule{Cron: "0 3 * * *"},
+	d := spec.Definition{
+		Name: "n", Target: spec.Target{URL: "http://example.com/hook"}, Schedule: spec.Schedule{Cron: "0 3 * * *"},
 	}
 	if _, err := s.store.For(1).CreateJob(ctx, jobs.NewJob{Definition: d}); err != nil {
 		t.Fatal(err)

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
 	"punctual/scheduler/forecast"
+	"punctual/scheduler/spec"
 )
 
 // Bounds of a forecast.
@@ -31,10 +31,10 @@ type askedWindow struct {
 
 // read returns the window that is asked for, and what is wrong with it at any time.
 func (in *forecastInput) read() (w askedWindow, problems []problem.FieldError) {
-	var from, to domain.Instant
+	var from, to spec.Instant
 	for _, p := range []struct {
 		name, text string
-		into       *domain.Instant
+		into       *spec.Instant
 	}{{"query.from", in.From, &from}, {"query.to", in.To, &to}} {
 		if p.text != "" { // an unescaped plus sign arrives as a space
 			_ = p.into.UnmarshalText([]byte(strings.ReplaceAll(p.text, " ", "+"))) // never fails
@@ -56,9 +56,9 @@ func readStep(text string) (step time.Duration, wrong string) {
 	step, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
-		return 0, domain.NotADuration(text)
+		return 0, spec.NotADuration(text)
 	case step < shortestStep || step > longestStep:
-		return 0, fmt.Sprintf("%q is outside %s to %s", text, domain.Short(shortestStep), domain.Short(longestStep))
+		return 0, fmt.Sprintf("%q is outside %s to %s", text, spec.Short(shortestStep), spec.Short(longestStep))
 	case step%time.Second != 0:
 		return 0, fmt.Sprintf("%q: must be whole seconds", text)
 	}
@@ -102,7 +102,7 @@ func (w askedWindow) check(now time.Time) (problems []problem.FieldError) {
 		blame(last, "the forecast would end at %s; it ends at most 7 days from now, at %s", stamp(whole.To), stamp(latest))
 	case whole.Steps() > mostSteps:
 		blame("query.step", "%s makes %d steps; at most %d: write %s or longer, or take a shorter window",
-			domain.Short(w.step), whole.Steps(), mostSteps, domain.Short(leastStep(whole.To.Sub(whole.From))))
+			spec.Short(w.step), whole.Steps(), mostSteps, spec.Short(leastStep(whole.To.Sub(whole.From))))
 	}
 	return problems
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"punctual/httpapi/api"
-	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 )
 
 //go:generate go test . -run OpenAPI|Reference -args -update
@@ -43,14 +43,14 @@ func jobReference(t *testing.T) string {
 		of            reflect.Type
 	}{
 		{"Fields of a job", "JobInput", reflect.TypeFor[JobInput]()},
-		{"schedule", "Schedule", reflect.TypeFor[domain.Schedule]()},
-		{"missed", "Missed", reflect.TypeFor[domain.Missed]()},
-		{"target", "Target", reflect.TypeFor[domain.Target]()},
-		{"target.auth", "Auth", reflect.TypeFor[domain.Auth]()},
-		{"target.tls", "TLS", reflect.TypeFor[domain.TLS]()},
-		{"steps", "Step", reflect.TypeFor[domain.Step]()},
-		{"retry", "Retry", reflect.TypeFor[domain.Retry]()},
-		{"notify", "Notify", reflect.TypeFor[domain.Notify]()},
+		{"schedule", "Schedule", reflect.TypeFor[spec.Schedule]()},
+		{"missed", "Missed", reflect.TypeFor[spec.Missed]()},
+		{"target", "Target", reflect.TypeFor[spec.Target]()},
+		{"target.auth", "Auth", reflect.TypeFor[spec.Auth]()},
+		{"target.tls", "TLS", reflect.TypeFor[spec.TLS]()},
+		{"steps", "Step", reflect.TypeFor[spec.Step]()},
+		{"retry", "Retry", reflect.TypeFor[spec.Retry]()},
+		{"notify", "Notify", reflect.TypeFor[spec.Notify]()},
 	} {
 		fmt.Fprintf(&page, "## %s\n\n| field | type | default | meaning |\n|---|---|---|---|\n", part.title)
 		schema := dig(schemas, part.schema).(map[string]any)

@@ -17,6 +17,7 @@ import (
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store"
 )
 
@@ -64,7 +65,7 @@ const noSuchJob = "There is no job with that id or name."
 
 // mayExist returns ErrNotFound for a malformed id or name.
 func mayExist(name string) error {
-	if !domain.NameForm.MatchString(name) {
+	if !spec.NameForm.MatchString(name) {
 		return store.ErrNotFound
 	}
 	return nil
@@ -197,7 +198,7 @@ type instantParam struct{ at *time.Time }
 
 // UnmarshalText reads RFC 3339.
 func (p *instantParam) UnmarshalText(text []byte) error {
-	at, err := domain.ParseInstant(strings.ReplaceAll(string(text), " ", "+"))
+	at, err := spec.ParseInstant(strings.ReplaceAll(string(text), " ", "+"))
 	if err != nil {
 		return err
 	}

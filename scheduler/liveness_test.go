@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 )
 
 func TestWatch(t *testing.T) {
@@ -125,7 +126,7 @@ func TestAReplicaStopsItselfBeforeOthersTakeOver(t *testing.T) {
 }
 
 func TestJudgeLost(t *testing.T) {
-	job := &domain.Job{Definition: domain.Definition{Retry: domain.Retry{MaxAttempts: 3}}.WithDefaults()}
+	job := &domain.Job{Definition: spec.Definition{Retry: spec.Retry{MaxAttempts: 3}}.WithDefaults()}
 	for _, test := range []struct {
 		name            string
 		attempt, losses int

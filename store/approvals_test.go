@@ -14,6 +14,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
+	"punctual/scheduler/spec"
 	"punctual/store"
 	"punctual/store/audit"
 	"punctual/store/notices"
@@ -21,12 +22,12 @@ import (
 )
 
 // approvals makes steps of a workflow wait for approval.
-func approvals(a domain.Approval, names ...string) Option {
-	return func(d *domain.Definition) {
+func approvals(a spec.Approval, names ...string) Option {
+	return func(d *spec.Definition) {
 		for i, s := range d.Steps {
 			for _, name := range names {
 				if s.Name == name {
-					d.Steps[i] = domain.Step{Name: name, DependsOn: s.DependsOn, When: s.When, Approval: &a}
+					d.Steps[i] = spec.Step{Name: name, DependsOn: s.DependsOn, When: s.When, Approval: &a}
 				}
 			}
 		}
@@ -60,7 +61,7 @@ func decide(c Replica, run uuid.UUID, approved bool, note string) (runs.Run, err
 
 func TestAStepWaitsForApproval(t *testing.T) {
 	c := NewReplica(t)
-	c.Create("etl", Never, Steps("approve", "load<approve"), approvals(domain.Approval{}, "approve"))
+	c.Create("etl", Never, Steps("approve", "load<approve"), approvals(spec.Approval{}, "approve"))
 	w, a := waitForApproval(c, "etl")
 	c.WantState(a.RunID, "running attempt 1 ready in 86400")
 	c.WantCount(0, "leases are held", `SELECT count(*) FROM punctual.claims`)
@@ -110,7 +111,7 @@ func tooLate(c Replica, run uuid.UUID, says string) {
 
 func TestHowAnApprovalEnds(t *testing.T) {
 	t.Parallel()
-	hour := domain.Approval{ExpiresAfter: domain.DurationOf(time.Hour)}
+	hour := spec.Approval{ExpiresAfter: spec.DurationOf(time.Hour)}
 	for name, with := range map[string]struct {
 		do                 func(c Replica, w, a domain.Assignment)
 		state, told, whole string
@@ -186,7 +187,7 @@ func TestHowAnApprovalEnds(t *testing.T) {
 // A cancel that comes while a replica has the run, which is about to wait, ends it before anybody can decide.
 func TestAnApprovalIsCancelledBeforeItWaits(t *testing.T) {
 	c := NewReplica(t)
-	c.Create("w", Never, Steps("a"), approvals(domain.Approval{}, "a"))
+	c.Create("w", Never, Steps("a"), approvals(spec.Approval{}, "a"))
 	c.StartWorkflow("w", "")
 	a := c.ClaimSteps()["a"]
 	tooLate(c, a.RunID, "does not wait for approval yet")
@@ -200,7 +201,7 @@ func TestAnApprovalIsCancelledBeforeItWaits(t *testing.T) {
 // Of two people who decide at once, on two replicas, one does, and the other learns who.
 func TestOneDecisionCounts(t *testing.T) {
 	c := NewReplica(t)
-	c.Create("w", Never, Steps("a", "b"), approvals(domain.Approval{}, "a", "b"))
+	c.Create("w", Never, Steps("a", "b"), approvals(spec.Approval{}, "a", "b"))
 	w := c.StartWorkflow("w", "")
 	both := c.ClaimSteps()
 	await(c, both["a"], both["b"])
@@ -229,11 +230,11 @@ func TestTheLinkOfAnApproval(t *testing.T) {
 	c := AsReplica(OpenFixture(t, store.Options{
 		DatabaseURL: pgtest.DSN(t), MaxConns: 8, Master: pgtest.Master(t), PublicURL: "https://punctual.example", Pages: true,
 	}))
-	c.Create("etl", Never, Steps("approve", "other"), Notify(Hook, domain.EventDead), approvals(domain.Approval{
-		Notify: []domain.ApprovalNotify{
-			{URL: "https://one.example/"}, {Format: domain.FormatEmail, To: "ann@example.com"},
+	c.Create("etl", Never, Steps("approve", "other"), Notify(Hook, spec.EventDead), approvals(spec.Approval{
+		Notify: []spec.ApprovalNotify{
+			{URL: "https://one.example/"}, {Format: spec.FormatEmail, To: "ann@example.com"},
 		},
-	}, "approve"), approvals(domain.Approval{}, "other"))
+	}, "approve"), approvals(spec.Approval{}, "other"))
 	c.StartWorkflow("etl", "")
 	both := c.ClaimSteps()
 	a := both["approve"]
@@ -253,7 +254,7 @@ func TestTheLinkOfAnApproval(t *testing.T) {
 			t.Errorf("the headline is %s", m.Headline)
 		}
 		answered := notice.Answer{Arrival: notice.Delivered}
-		if m.To.Format == domain.FormatEmail {
+		if m.To.Format == spec.FormatEmail {
 			_, after, _ := strings.Cut(string(m.Body), "https://punctual.example/approvals/"+a.RunID.String()+"?token=")
 			var ok bool
 			if token, _, ok = strings.Cut(after, `\n`); !ok || !strings.Contains(string(m.Body), ", until 20") {
@@ -261,7 +262,7 @@ func TestTheLinkOfAnApproval(t *testing.T) {
 			}
 			c.WantCount(1, "leases", `SELECT count(*) FROM punctual.outbox WHERE under_way AND message = $1`, m.ID)
 		}
-		if m.To.Format == domain.FormatEmail && c.Count(`SELECT count(*) FROM punctual.outbox WHERE failures > 0`) == 0 {
+		if m.To.Format == spec.FormatEmail && c.Count(`SELECT count(*) FROM punctual.outbox WHERE failures > 0`) == 0 {
 			answered.Arrival = notice.Unsent
 		}
 		c.Must(c.Notices.Answered(t.Context(), *m, answered))
@@ -308,8 +309,8 @@ func TestTheLinkOfAnApproval(t *testing.T) {
 // A notice that could not be sent before the decision is sent no more.
 func TestADecisionEndsItsNotices(t *testing.T) {
 	c := NewReplica(t)
-	c.Create("w", Never, Steps("a"), approvals(domain.Approval{
-		Notify: []domain.ApprovalNotify{{URL: "https://one.example/"}},
+	c.Create("w", Never, Steps("a"), approvals(spec.Approval{
+		Notify: []spec.ApprovalNotify{{URL: "https://one.example/"}},
 	}, "a"))
 	_, a := waitForApproval(c, "w")
 	_, err := decide(c, a.RunID, true, "")
@@ -323,8 +324,8 @@ func TestADecisionEndsItsNotices(t *testing.T) {
 // However many recipients a tenant has, and however slow they are, senders are left to others.
 func TestFewNoticesOfApprovalsOfATenantAreUnderWayAtOnce(t *testing.T) {
 	c := NewReplica(t)
-	c.Create("w", Never, Steps("a"), approvals(domain.Approval{
-		Notify: slices.Repeat([]domain.ApprovalNotify{{URL: "https://one.example/"}}, 10),
+	c.Create("w", Never, Steps("a"), approvals(spec.Approval{
+		Notify: slices.Repeat([]spec.ApprovalNotify{{URL: "https://one.example/"}}, 10),
 	}, "a"))
 	waitForApproval(c, "w")
 	claim := func() (got []notice.Outgoing) {

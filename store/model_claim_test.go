@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/pg"
 )
 
@@ -34,7 +35,7 @@ func (g *modelGate) take(run uuid.UUID) {
 }
 
 // overlap decides about one more run.
-func (g modelGate) overlap(policy domain.ConcurrencyPolicy) (blocker uuid.UUID, replaces []uuid.UUID) {
+func (g modelGate) overlap(policy spec.ConcurrencyPolicy) (blocker uuid.UUID, replaces []uuid.UUID) {
 	holders := g.earlier
 	if !slices.Contains(holders, g.active) {
 		holders = append([]uuid.UUID{g.active}, holders...)
@@ -42,11 +43,11 @@ func (g modelGate) overlap(policy domain.ConcurrencyPolicy) (blocker uuid.UUID, 
 	is := func(id uuid.UUID) bool { return id == uuid.Nil }
 	switch all := slices.DeleteFunc(append(slices.Clone(holders), g.waiting), is); {
 	case len(all) == 0:
-	case policy == domain.PolicyForbid:
+	case policy == spec.PolicyForbid:
 		blocker = all[0]
-	case policy == domain.PolicyWait:
+	case policy == spec.PolicyWait:
 		blocker = g.waiting
-	case policy == domain.PolicyReplace:
+	case policy == spec.PolicyReplace:
 		replaces = all
 	}
 	return blocker, replaces
@@ -78,8 +79,8 @@ func (m *model) passesGate(r *modelRun) bool {
 // as does a dated run that replaces nothing.
 func (m *model) undecided(r *modelRun) bool {
 	j := &m.jobs[r.job]
-	return j.gated && r.policy != domain.PolicyAllow && !r.queues() && r.step < 0 && r.claims == 0 && !r.ordered() &&
-		r.id != j.active && r.id != j.waiting && (!r.dated || r.policy == domain.PolicyReplace)
+	return j.gated && r.policy != spec.PolicyAllow && !r.queues() && r.step < 0 && r.claims == 0 && !r.ordered() &&
+		r.id != j.active && r.id != j.waiting && (!r.dated || r.policy == spec.PolicyReplace)
 }
 
 // pending is how many runs of a job wait, without the one that has its gate.
@@ -167,7 +168,7 @@ func (e modelEvent) claims(m *model) error {
 		if m.frozen != "" || !r.inReady || r.accepted || r.ready > m.now || (e.do == "claim ordered") != r.ordered() {
 			continue
 		}
-		if undecided[r.id] = m.undecided(r); undecided[r.id] && r.policy == domain.PolicyReplace {
+		if undecided[r.id] = m.undecided(r); undecided[r.id] && r.policy == spec.PolicyReplace {
 			replace = slices.Insert(replace, 0, r.id)
 		} else {
 			come = append(come, r.id)

@@ -18,6 +18,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store"
 	"punctual/store/claim"
 	"punctual/store/freeze"
@@ -77,32 +78,32 @@ var (
 
 // modelJobs have every policy of overlap. Their slots come only when the test says so.
 var modelJobs = []modelDefinition{
-	{policy: domain.PolicyAllow, maxAttempts: 4},
-	{policy: domain.PolicyForbid, maxAttempts: 2},
-	{policy: domain.PolicyReplace, maxAttempts: 2, expires: 4},
-	{policy: domain.PolicyWait, maxAttempts: 2, expires: 3},
-	{policy: domain.PolicyForbid, maxAttempts: 5, async: true},
-	{policy: domain.PolicyReplace, maxAttempts: 2, async: true},
-	{policy: domain.PolicyAllow, maxAttempts: 3, once: true},
-	{policy: domain.PolicyQueue, maxAttempts: 2, most: 3},
-	{policy: domain.PolicyAllow, maxAttempts: 2, limited: true},
-	{policy: domain.PolicyQueue, maxAttempts: 2, most: 2, limited: true},
-	{policy: domain.PolicyWait, maxAttempts: 2, expires: 4, limited: true},
-	{policy: domain.PolicyAllow, maxAttempts: 2, tolerance: 2},
-	{policy: domain.PolicyAllow, maxAttempts: 1, then: []modelLink{
-		{7, domain.WhenSucceeded}, {3, domain.WhenFailed}, {9, domain.WhenEnded},
+	{policy: spec.PolicyAllow, maxAttempts: 4},
+	{policy: spec.PolicyForbid, maxAttempts: 2},
+	{policy: spec.PolicyReplace, maxAttempts: 2, expires: 4},
+	{policy: spec.PolicyWait, maxAttempts: 2, expires: 3},
+	{policy: spec.PolicyForbid, maxAttempts: 5, async: true},
+	{policy: spec.PolicyReplace, maxAttempts: 2, async: true},
+	{policy: spec.PolicyAllow, maxAttempts: 3, once: true},
+	{policy: spec.PolicyQueue, maxAttempts: 2, most: 3},
+	{policy: spec.PolicyAllow, maxAttempts: 2, limited: true},
+	{policy: spec.PolicyQueue, maxAttempts: 2, most: 2, limited: true},
+	{policy: spec.PolicyWait, maxAttempts: 2, expires: 4, limited: true},
+	{policy: spec.PolicyAllow, maxAttempts: 2, tolerance: 2},
+	{policy: spec.PolicyAllow, maxAttempts: 1, then: []modelLink{
+		{7, spec.WhenSucceeded}, {3, spec.WhenFailed}, {9, spec.WhenEnded},
 	}},
-	{policy: domain.PolicyQueue, maxAttempts: 2, most: 2, onEvent: true, value: 1},
-	{policy: domain.PolicyAllow, maxAttempts: 1, onEvent: true, then: []modelLink{{12, domain.WhenEnded}}},
-	{policy: domain.PolicyAllow, maxAttempts: 3, missed: true},
-	{policy: domain.PolicyForbid, maxAttempts: 2, steps: []modelStep{
+	{policy: spec.PolicyQueue, maxAttempts: 2, most: 2, onEvent: true, value: 1},
+	{policy: spec.PolicyAllow, maxAttempts: 1, onEvent: true, then: []modelLink{{12, spec.WhenEnded}}},
+	{policy: spec.PolicyAllow, maxAttempts: 3, missed: true},
+	{policy: spec.PolicyForbid, maxAttempts: 2, steps: []modelStep{
 		{}, {on: []int{0}, approval: true}, {on: []int{1}}, {on: []int{0, 2}, cleansUp: true},
 	}},
-	{policy: domain.PolicyReplace, maxAttempts: 1, limited: true, steps: []modelStep{
+	{policy: spec.PolicyReplace, maxAttempts: 1, limited: true, steps: []modelStep{
 		{}, {}, {on: []int{0, 1}}, {on: []int{1}, cleansUp: true},
 	}},
 	{
-		policy: domain.PolicyQueue, maxAttempts: 2, most: 2, async: true, then: []modelLink{{12, domain.WhenFailed}},
+		policy: spec.PolicyQueue, maxAttempts: 2, most: 2, async: true, then: []modelLink{{12, spec.WhenFailed}},
 		steps: []modelStep{{}, {on: []int{0}}, {on: []int{1}, approval: true, cleansUp: true}},
 	},
 }
@@ -113,10 +114,10 @@ const modelEventName = "something.happened"
 // modelLimit is the limit that some of them share.
 const modelLimit = "shared"
 
-func (j *modelDefinition) define(d *domain.Definition, began time.Time) {
-	hours := func(n int) domain.Duration { return domain.DurationOf(time.Duration(n) * time.Hour) }
-	d.Schedule = domain.Schedule{
-		Every: hours(24), StartsAt: domain.InstantOf(began.Add(-modelFills*24*time.Hour + 12*time.Hour)),
+func (j *modelDefinition) define(d *spec.Definition, began time.Time) {
+	hours := func(n int) spec.Duration { return spec.DurationOf(time.Duration(n) * time.Hour) }
+	d.Schedule = spec.Schedule{
+		Every: hours(24), StartsAt: spec.InstantOf(began.Add(-modelFills*24*time.Hour + 12*time.Hour)),
 	}
 	Tolerating(1000 * time.Hour)(d)
 	if j.onEvent {
@@ -125,36 +126,36 @@ func (j *modelDefinition) define(d *domain.Definition, began time.Time) {
 	if d.ConcurrencyPolicy = j.policy; j.expires > 0 {
 		d.ExpiresAfter = hours(j.expires)
 	}
-	d.Retry = domain.Retry{
+	d.Retry = spec.Retry{
 		MaxAttempts: j.maxAttempts, Multiplier: 1, MaxBackoff: hours(modelAfter),
-		InitialBackoff: domain.DurationOf(modelRetry * 40 * time.Minute), // and at least half of it
+		InitialBackoff: spec.DurationOf(modelRetry * 40 * time.Minute), // and at least half of it
 	}
 	if j.async {
-		d.Completion, d.HeartbeatTimeout, d.MaxDuration = domain.CompleteAsync, hours(modelSilence), hours(modelDuration)
+		d.Completion, d.HeartbeatTimeout, d.MaxDuration = spec.CompleteAsync, hours(modelSilence), hours(modelDuration)
 	}
 	if d.MaxPendingRuns = j.most; j.limited {
 		d.Limits = []string{modelLimit}
 	}
 	if j.tolerance > 0 {
-		d.Missed = domain.Missed{Policy: domain.MissedSkip, Tolerance: hours(j.tolerance)}
+		d.Missed = spec.Missed{Policy: spec.MissedSkip, Tolerance: hours(j.tolerance)}
 	}
 	if j.missed {
-		Missed(domain.MissedFireAll)(d)
+		Missed(spec.MissedFireAll)(d)
 		Tolerating(time.Second)(d)
 	}
 	if j.once {
-		d.Delivery = domain.DeliverAtMostOnce
+		d.Delivery = spec.DeliverAtMostOnce
 	}
 	for i, s := range j.steps {
-		d.Target = domain.Target{}
-		step := domain.Step{Name: fmt.Sprint("step", i), DependsOn: pg.Column(s.on, func(on int) string {
+		d.Target = spec.Target{}
+		step := spec.Step{Name: fmt.Sprint("step", i), DependsOn: pg.Column(s.on, func(on int) string {
 			return fmt.Sprint("step", on)
 		})}
 		if s.cleansUp {
-			step.When = domain.WhenEnded
+			step.When = spec.WhenEnded
 		}
-		if step.Target = (domain.Target{URL: "http://step.example"}); s.approval {
-			step.Target, step.Approval = domain.Target{}, &domain.Approval{ExpiresAfter: hours(modelExpiry)}
+		if step.Target = (spec.Target{URL: "http://step.example"}); s.approval {
+			step.Target, step.Approval = spec.Target{}, &spec.Approval{ExpiresAfter: hours(modelExpiry)}
 		}
 		if j.async && !s.approval {
 			step.MaxDuration = hours(modelDuration)
@@ -232,7 +233,7 @@ func (l *lived) create(j modelJob) {
 
 // defined is a definition as the model has it, of a job with one of its names.
 func (l *lived) defined(as *modelDefinition, base int) Option {
-	return func(d *domain.Definition) {
+	return func(d *spec.Definition) {
 		as.define(d, l.began)
 		Labelled("side", fmt.Sprint(base%modelSides))(d)
 	}
@@ -410,7 +411,7 @@ func refusalOf(err error) string {
 	}
 	_, late := errors.AsType[*runs.SupersededError](err)
 	late = late || IsCode(err, "PU409")
-	refusal, refused := errors.AsType[*domain.Refusal](err)
+	refusal, refused := errors.AsType[*spec.Refusal](err)
 	switch {
 	case err == nil:
 		return ""
@@ -465,12 +466,12 @@ func (l *lived) happens(e *modelEvent) error {
 	case "pause many", "resume many":
 		l.many(*e)
 	case "edit":
-		_, err = l.TryEdit(l.jobs[e.job].ID.String(), func(d *domain.Definition) {
+		_, err = l.TryEdit(l.jobs[e.job].ID.String(), func(d *spec.Definition) {
 			*d = Definition(d.Name, l.defined(e.edited(l.model.jobs[e.job]), l.model.jobs[e.job].base))
 		})
 	case "roll back":
 		_, err = l.Jobs.RestoreVersion(ctx, l.Tenant, l.jobs[e.job].ID.String(), l.versions[e.job][e.key], nil,
-			func(domain.Definition) error { return nil })
+			func(spec.Definition) error { return nil })
 	case "backfill":
 		err = l.backfill(*e)
 	case "operate":
@@ -938,8 +939,8 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 		{1, func() { e.do, e.key = "resume many", random.IntN(modelSides) }},
 		{only(10, l.editable(j)), func() {
 			e.do, e.key = "edit", 1+random.IntN(3)
-			e.with = string(Pick(random, domain.PolicyAllow, domain.PolicyForbid, domain.PolicyReplace, domain.PolicyWait,
-				domain.PolicyQueue))
+			e.with = string(Pick(random, spec.PolicyAllow, spec.PolicyForbid, spec.PolicyReplace, spec.PolicyWait,
+				spec.PolicyQueue))
 		}},
 		{only(5, len(j.versions) > 1), func() { e.do, e.key = "roll back", random.IntN(len(j.versions)) }},
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/pg"
 )
 
@@ -45,12 +46,12 @@ type modelStep struct {
 // modelLink is another job that the end of a run triggers.
 type modelLink struct {
 	job  int
-	when domain.LinkWhen
+	when spec.LinkWhen
 }
 
 // modelDefinition is a version of a job. Each run has the one that the job had when the run was made.
 type modelDefinition struct {
-	policy               domain.ConcurrencyPolicy
+	policy               spec.ConcurrencyPolicy
 	maxAttempts, expires int // expires: expires_after, or 0
 	most                 int // max_pending_runs of the policy queue
 	tolerance            int // of a job that skips what it missed
@@ -183,8 +184,8 @@ func (m *model) enter(id uuid.UUID, job int, trigger domain.Trigger) *modelRun {
 	return r
 }
 
-func (j *modelDefinition) gates() bool  { return j.policy != domain.PolicyAllow }
-func (j *modelDefinition) queues() bool { return j.policy == domain.PolicyQueue }
+func (j *modelDefinition) gates() bool  { return j.policy != spec.PolicyAllow }
+func (j *modelDefinition) queues() bool { return j.policy == spec.PolicyQueue }
 
 // ordered reports whether a run is a part of ordered work, which leaves room for all other work.
 func (r *modelRun) ordered() bool {
@@ -236,7 +237,7 @@ func (e modelEvent) enters(m *model) error {
 	g, expired := m.facing(e.job)
 	for _, r := range m.runs { // those about which no claim has decided come first, and under forbid all that wait
 		inTheWay := r.job == e.job && r.inReady && !r.accepted && r.step < 0 &&
-			(j.policy == domain.PolicyForbid || r.claims == 0 && !r.ordered() && r.trigger != domain.TriggerCatchup)
+			(j.policy == spec.PolicyForbid || r.claims == 0 && !r.ordered() && r.trigger != domain.TriggerCatchup)
 		switch {
 		case !inTheWay || r.id == expired || r.id == g.waiting || g.has(r.id):
 		case g.free():
@@ -297,7 +298,7 @@ func (m *model) ended(r *modelRun) {
 		return
 	}
 	for _, l := range r.then {
-		if l.when == domain.WhenEnded || (l.when == domain.WhenFailed) == (r.status == domain.StatusDead) &&
+		if l.when == spec.WhenEnded || (l.when == spec.WhenFailed) == (r.status == domain.StatusDead) &&
 			r.status != domain.StatusCancelled {
 			m.cause(r.id, l.job, domain.TriggerChain)
 		}

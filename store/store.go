@@ -14,6 +14,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/credential"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/scheduler/trace"
 	"punctual/store/archive"
 	"punctual/store/aside"
@@ -253,7 +254,7 @@ var (
 	ErrNotFound = pg.ErrNotFound
 	ErrState    = pg.ErrState
 	// ErrKeyReused says that an Idempotency-Key came before with another request.
-	ErrKeyReused error = &domain.Refusal{
+	ErrKeyReused error = &spec.Refusal{
 		Code: "idempotency_key_reused", Reason: "the Idempotency-Key was used before with another request", Around: true,
 	}
 )

@@ -6,6 +6,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/pg"
 )
 
@@ -60,10 +61,10 @@ const SchemaPrefix = "#/components/schemas/"
 // NewSchemas returns an empty registry, which describes the scheduler's types by those above.
 func NewSchemas(name func(t reflect.Type, hint string) string) huma.Registry {
 	registry := huma.NewMapRegistry(SchemaPrefix, name)
-	registry.RegisterTypeAlias(reflect.TypeFor[domain.Duration](), reflect.TypeFor[durationText]())
-	registry.RegisterTypeAlias(reflect.TypeFor[domain.Instant](), reflect.TypeFor[instantText]())
-	registry.RegisterTypeAlias(reflect.TypeFor[domain.EventFilter](), reflect.TypeFor[map[string]any]())
-	registry.RegisterTypeAlias(reflect.TypeFor[domain.Hidden](), reflect.TypeFor[secretText]())
+	registry.RegisterTypeAlias(reflect.TypeFor[spec.Duration](), reflect.TypeFor[durationText]())
+	registry.RegisterTypeAlias(reflect.TypeFor[spec.Instant](), reflect.TypeFor[instantText]())
+	registry.RegisterTypeAlias(reflect.TypeFor[spec.EventFilter](), reflect.TypeFor[map[string]any]())
+	registry.RegisterTypeAlias(reflect.TypeFor[spec.Hidden](), reflect.TypeFor[secretText]())
 	registry.RegisterTypeAlias(reflect.TypeFor[domain.Status](), reflect.TypeFor[runStatus]())
 	registry.RegisterTypeAlias(reflect.TypeFor[domain.Trigger](), reflect.TypeFor[runTrigger]())
 	registry.RegisterTypeAlias(reflect.TypeFor[domain.Reason](), reflect.TypeFor[runReason]())

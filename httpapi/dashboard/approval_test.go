@@ -11,6 +11,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 )
 
 // approvable makes a run of etl whose steps transform and check have approval in place of a target and wait. It returns
@@ -19,8 +20,8 @@ func (s site) approvable(name string) (workflow, check uuid.UUID, link string) {
 	s.t.Helper()
 	steps := etl()
 	for _, i := range []int{1, 2} {
-		steps[i] = domain.Step{Name: steps[i].Name, DependsOn: steps[i].DependsOn, Approval: &domain.Approval{
-			Notify: []domain.ApprovalNotify{{Format: domain.FormatSlack, URL: "https://hooks.slack.com/services/T000/B000/XXXX"}},
+		steps[i] = spec.Step{Name: steps[i].Name, DependsOn: steps[i].DependsOn, Approval: &spec.Approval{
+			Notify: []spec.ApprovalNotify{{Format: spec.FormatSlack, URL: "https://hooks.slack.com/services/T000/B000/XXXX"}},
 		}}
 	}
 	workflow = s.workflow(name, steps, domain.StatusRunning, map[string]stepRun{

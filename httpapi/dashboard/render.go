@@ -24,6 +24,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/client"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/runs"
 )
 
@@ -270,7 +271,7 @@ func moment(at any) time.Time {
 		if at != nil {
 			return *at
 		}
-	case domain.Instant:
+	case spec.Instant:
 		return at.Value()
 	}
 	return time.Time{}
@@ -286,5 +287,5 @@ var closedLists = map[string]any{
 	"method":             []string{"POST", "GET", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"},
 	"concurrency":        []string{"allow", "forbid", "replace", "wait", "queue"},
 	"missed":             []string{"skip", "fire_once", "fire_all"},
-	"missed_concurrency": []domain.MissedConcurrency{domain.MissedOneAtATime, domain.MissedAllow},
+	"missed_concurrency": []spec.MissedConcurrency{spec.MissedOneAtATime, spec.MissedAllow},
 }

@@ -11,27 +11,28 @@ import (
 
 	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/audit"
 	"punctual/store/runs"
 )
 
 // scheduleWords says when a job fires.
-func scheduleWords(s domain.Schedule) string {
+func scheduleWords(s spec.Schedule) string {
 	var words string
 	switch s.Kind() {
-	case domain.KindCron:
+	case spec.KindCron:
 		var err error
 		if words, err = cron.Words(s.Cron); err != nil {
 			words = s.Cron
 		}
 		words += " " + zoneOf(s)
-	case domain.KindEvery:
+	case spec.KindEvery:
 		words = "every " + length(s.Every.Value())
-	case domain.KindAt:
+	case spec.KindAt:
 		words = strings.TrimSpace("once, at " + s.At.String() + " " + s.Timezone)
-	case domain.KindDelay:
+	case spec.KindDelay:
 		words = "once, " + length(s.Delay.Value()) + " after it was written"
-	case domain.KindEvent:
+	case spec.KindEvent:
 		words = "at each event " + s.Event
 		if s.Filter != "" {
 			words += " with " + string(s.Filter)
@@ -55,7 +56,7 @@ func slashed(text string) template.HTML {
 }
 
 // zoneOf returns the zone of a schedule.
-func zoneOf(s domain.Schedule) string {
+func zoneOf(s spec.Schedule) string {
 	return cmp.Or(s.Timezone, "UTC")
 }
 

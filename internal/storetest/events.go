@@ -3,14 +3,14 @@ package storetest
 import (
 	"encoding/json"
 
-	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/events"
 )
 
 // On makes the job run at an event, if the filter lets it through.
 func On(event, filter string) Option {
-	return func(d *domain.Definition) {
-		d.Schedule = domain.Schedule{Event: event, Filter: domain.EventFilter(filter)}
+	return func(d *spec.Definition) {
+		d.Schedule = spec.Schedule{Event: event, Filter: spec.EventFilter(filter)}
 	}
 }
 

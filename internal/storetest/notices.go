@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
+	"punctual/scheduler/spec"
 	"punctual/store/tenants"
 )
 
@@ -179,10 +180,10 @@ func (c Replica) Clear(job uuid.UUID) {
 const Hook = "https://pager.example/hook"
 
 // Everything makes a job tell Hook of every event.
-var Everything = Notify(Hook, domain.Events...)
+var Everything = Notify(Hook, spec.Events...)
 
 // ByDefault makes a list of notices the tenant's default.
-func (c Fixture) ByDefault(list ...domain.Notify) {
+func (c Fixture) ByDefault(list ...spec.Notify) {
 	c.T.Helper()
 	_, err := c.Tenants.EditTenant(c.T.Context(), "default", func(now *tenants.Tenant) error {
 		now.Notify = list
@@ -192,4 +193,4 @@ func (c Fixture) ByDefault(list ...domain.Notify) {
 }
 
 // TellsNobody gives a job no recipients, whatever its tenant's are.
-func TellsNobody(d *domain.Definition) { d.Notify = []domain.Notify{} }
+func TellsNobody(d *spec.Definition) { d.Notify = []spec.Notify{} }

@@ -21,6 +21,7 @@ import (
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/claim"
 	"punctual/store/jobs"
 	"punctual/store/seal"
@@ -146,9 +147,9 @@ func (c Replica) Again() domain.Assignment {
 func (c Replica) DueNow(name string, options ...Option) (jobs.Record, time.Time) {
 	c.T.Helper()
 	slot := c.Clock().Truncate(time.Second)
-	hourly := func(d *domain.Definition) {
-		d.Schedule = domain.Schedule{
-			Every: domain.DurationOf(time.Hour), StartsAt: domain.InstantOf(slot.Add(-time.Hour)),
+	hourly := func(d *spec.Definition) {
+		d.Schedule = spec.Schedule{
+			Every: spec.DurationOf(time.Hour), StartsAt: spec.InstantOf(slot.Add(-time.Hour)),
 		}
 	}
 	job := c.Create(name, append([]Option{hourly}, options...)...)

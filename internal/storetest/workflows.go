@@ -7,20 +7,21 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/claim"
 	"punctual/store/jobs"
 )
 
 // Steps makes a job a workflow of steps "name", "name<a,b" or "name<a!", where ! means when: ended.
 func Steps(all ...string) Option {
-	return func(d *domain.Definition) {
-		d.Target = domain.Target{}
+	return func(d *spec.Definition) {
+		d.Target = spec.Target{}
 		for _, text := range all {
 			text, ended := strings.CutSuffix(text, "!")
 			name, on, depends := strings.Cut(text, "<")
-			s := domain.Step{Name: name, Target: domain.Target{URL: "http://" + name + ".example"}}
+			s := spec.Step{Name: name, Target: spec.Target{URL: "http://" + name + ".example"}}
 			if s.Retry.MaxAttempts = 1; ended {
-				s.When = domain.WhenEnded
+				s.When = spec.WhenEnded
 			}
 			if depends {
 				s.DependsOn = strings.Split(on, ",")

@@ -21,6 +21,7 @@ import (
 
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 )
 
 // sender returns a sender, and the secrets that it reads.
@@ -416,7 +417,7 @@ func TestClientsWithCertificatesAreKeptByRevision(t *testing.T) {
 
 func TestSecretsOfDefinitionsAreNotWritten(t *testing.T) {
 	t.Parallel()
-	h := domain.HiddenOf("s3cr3t")
+	h := spec.HiddenOf("s3cr3t")
 	text, _ := json.Marshal(map[string]any{"a": h, "b": &h})
 	for _, got := range []string{
 		string(text), fmt.Sprint(h), fmt.Sprintf("%v %+v %#v %s %q", h, h, h, h, h),
@@ -427,9 +428,9 @@ func TestSecretsOfDefinitionsAreNotWritten(t *testing.T) {
 		}
 	}
 	id := uuid.New()
-	stored, _ := json.Marshal(domain.SealedAs(id))
-	var back domain.Hidden
-	if err := json.Unmarshal(stored, &back); err != nil || back != domain.SealedAs(id) {
+	stored, _ := json.Marshal(spec.SealedAs(id))
+	var back spec.Hidden
+	if err := json.Unmarshal(stored, &back); err != nil || back != spec.SealedAs(id) {
 		t.Errorf("%s comes back as %v: %v", stored, back, err)
 	}
 	if err := json.Unmarshal([]byte(`{"sealed":"s3cr3t"}`), &back); err == nil || strings.Contains(err.Error(), "s3cr3t") {

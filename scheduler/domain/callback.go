@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"punctual/scheduler/spec"
 )
 
 // RunToken returns the token that lets a target speak for one attempt of a run: the attempt's fencing token, and an
@@ -19,7 +21,7 @@ func RunToken(key []byte, run uuid.UUID, fence int64) string {
 }
 
 // ErrRunToken means that a token was not made for the run.
-var ErrRunToken error = &Refusal{
+var ErrRunToken error = &spec.Refusal{
 	Code: "run_token", Reason: "send back the Punctual-Run-Token that came with the request of this run",
 }
 

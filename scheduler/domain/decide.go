@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/cron"
+	"punctual/scheduler/spec"
 )
 
 // slotsPerClaim is how many slots of one job become runs in one claim. So a job that fires more often than claims come
@@ -88,9 +89,9 @@ func (s Situation) decide() Plan {
 	}
 	newest := s.newestDueBefore(missedBefore)
 	switch s.Job.Missed.Policy {
-	case MissedSkip:
+	case spec.MissedSkip:
 		return s.skipUpTo(newest, ReasonMissed)
-	case MissedFireAll:
+	case spec.MissedFireAll:
 		return s.fireAll(missedBefore, newest)
 	}
 	return s.fireOnce(newest)
@@ -118,7 +119,7 @@ func (s Situation) fireAll(missedBefore, newest time.Time) Plan {
 	slot := s.ScheduledFor
 	if start := s.windowStart(newest); slot.Before(start) {
 		before, _ := s.Job.Timetable.Prev(start.Add(-1))
-		last := Earlier(Later(before.At, slot), newest)
+		last := spec.Earlier(spec.Later(before.At, slot), newest)
 		p.Skips = append(p.Skips, s.skip(ReasonMissed, slot, last))
 		next, ok := s.Job.Timetable.Next(last, s.Memo)
 		if !ok || !s.due(next.At).Before(missedBefore) {
@@ -171,7 +172,7 @@ func (s Situation) fire(p *Plan, slot time.Time, late bool) {
 		p.Skips = append(p.Skips, skip)
 		return
 	}
-	if s.Job.ConcurrencyPolicy == PolicyQueue && s.Pending+len(p.Runs) >= s.Job.MaxPendingRuns {
+	if s.Job.ConcurrencyPolicy == spec.PolicyQueue && s.Pending+len(p.Runs) >= s.Job.MaxPendingRuns {
 		p.Skips = append(p.Skips, s.skip(ReasonLimit, slot, slot))
 		return
 	}
@@ -182,7 +183,7 @@ func (s Situation) fire(p *Plan, slot time.Time, late bool) {
 }
 
 // LinesUp reports whether missed slots wait as runs, each for the one before, although others of the job may overlap.
-func (j *Job) LinesUp() bool { return j.Missed.InOrder() && j.ConcurrencyPolicy == PolicyAllow }
+func (j *Job) LinesUp() bool { return j.Missed.InOrder() && j.ConcurrencyPolicy == spec.PolicyAllow }
 
 // Overlap is what a job's concurrency policy says about one more run.
 type Overlap struct {
@@ -193,7 +194,7 @@ type Overlap struct {
 }
 
 // Overlap decides about a run triggered by hand as Decide does about the run of a slot.
-func (g Gate) Overlap(policy ConcurrencyPolicy) Overlap {
+func (g Gate) Overlap(policy spec.ConcurrencyPolicy) Overlap {
 	expired := g.expire()
 	o := g.overlap(policy)
 	o.Expired = expired
@@ -208,19 +209,19 @@ func (g *Gate) expire() (expired []uuid.UUID) {
 	return expired
 }
 
-func (g Gate) overlap(policy ConcurrencyPolicy) (o Overlap) {
+func (g Gate) overlap(policy spec.ConcurrencyPolicy) (o Overlap) {
 	switch policy {
-	case PolicyAllow:
+	case spec.PolicyAllow:
 		return o
-	case PolicyQueue:
+	case spec.PolicyQueue:
 		return Overlap{Waits: true}
-	case PolicyForbid:
+	case spec.PolicyForbid:
 		if o.Blocker = g.Waiting; len(g.Active) > 0 {
 			o.Blocker = g.Active[0]
 		}
-	case PolicyWait:
+	case spec.PolicyWait:
 		o.Blocker = g.Waiting
-	case PolicyReplace:
+	case spec.PolicyReplace:
 		if o.Cancel = slices.Clone(g.Active); g.Waiting != uuid.Nil {
 			o.Cancel = append(o.Cancel, g.Waiting)
 		}
@@ -267,9 +268,9 @@ func (s Situation) windowStart(newest time.Time) time.Time {
 	case !s.Job.Schedule.Kind().Recurring():
 		return time.Time{}
 	}
-	start := Earlier(s.Now.Add(-LeastWindow), newest)
+	start := spec.Earlier(s.Now.Add(-spec.LeastWindow), newest)
 	if s.Job.Kept > 0 {
-		return Later(start, s.Now.Add(-s.Job.Kept))
+		return spec.Later(start, s.Now.Add(-s.Job.Kept))
 	}
 	return start
 }
@@ -285,7 +286,7 @@ func (s Situation) skip(reason Reason, first, last time.Time) Skip {
 func (j *Job) Misses(due, now time.Time) bool {
 	window := j.Missed.Window
 	return due.Before(now.Add(-j.Missed.Tolerance.Value())) &&
-		(j.Missed.Policy == MissedSkip || !window.IsZero() && due.Before(now.Add(-window.Value())))
+		(j.Missed.Policy == spec.MissedSkip || !window.IsZero() && due.Before(now.Add(-window.Value())))
 }
 
 // SkipPassed plans one skip, with the reason, for the slots of a recurring job from the given one up to now. The
@@ -303,7 +304,7 @@ func SkipPassed(s Situation, reason Reason) Plan {
 // way.
 func SkipBefore(s Situation, instant time.Time, reason Reason) Plan {
 	newest, _ := s.Job.Timetable.Prev(instant.Add(-1))
-	return s.skipUpTo(Later(s.ScheduledFor, newest.At), reason)
+	return s.skipUpTo(spec.Later(s.ScheduledFor, newest.At), reason)
 }
 
 // skipUpTo plans one skip for the slots from the situation's own to the newest, both included.

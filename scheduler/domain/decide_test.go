@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/cron"
+	"punctual/scheduler/spec"
 )
 
 var (
@@ -428,7 +429,7 @@ func TestAMissedSlotOlderThanTheHistoryDoesNotRun(t *testing.T) {
 
 func TestDecideIsQuickAfterALongOutage(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []MissedPolicy{MissedSkip, MissedFireOnce, MissedFireAll} {
+	for _, policy := range []spec.MissedPolicy{spec.MissedSkip, spec.MissedFireOnce, spec.MissedFireAll} {
 		job := compiled(t, `{"schedule":{"cron":"* * * * *"},"missed":{"policy":"`+string(policy)+`"}}`)
 		s := Situation{Job: job, ScheduledFor: instant(t, "2025-10-11T00:00:00Z"), Now: instant(t, "00:30:30")}
 		began := time.Now()
@@ -488,32 +489,32 @@ func TestOverlap(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		gate   Gate
-		policy ConcurrencyPolicy
+		policy spec.ConcurrencyPolicy
 		want   Overlap
 	}{
-		{"allow goes on", full, PolicyAllow, Overlap{}},
-		{"forbid goes on when the gate is free", free, PolicyForbid, Overlap{}},
-		{"forbid is blocked by what is active", held, PolicyForbid, Overlap{Blocker: activeRun, Waits: true}},
-		{"forbid is blocked by what waits", Gate{Waiting: waitingRun}, PolicyForbid, Overlap{Blocker: waitingRun}},
+		{"allow goes on", full, spec.PolicyAllow, Overlap{}},
+		{"forbid goes on when the gate is free", free, spec.PolicyForbid, Overlap{}},
+		{"forbid is blocked by what is active", held, spec.PolicyForbid, Overlap{Blocker: activeRun, Waits: true}},
+		{"forbid is blocked by what waits", Gate{Waiting: waitingRun}, spec.PolicyForbid, Overlap{Blocker: waitingRun}},
 		{
 			"forbid is not blocked by what has expired",
 			Gate{Waiting: waitingRun, WaitingExpired: true},
-			PolicyForbid,
+			spec.PolicyForbid,
 			Overlap{Expired: over},
 		},
-		{"wait goes on when the gate is free", free, PolicyWait, Overlap{}},
-		{"wait waits", held, PolicyWait, Overlap{Waits: true}},
-		{"wait is blocked by what waits", full, PolicyWait, Overlap{Blocker: waitingRun, Waits: true}},
-		{"wait takes the place of what has expired", expired, PolicyWait, Overlap{Waits: true, Expired: over}},
-		{"replace goes on when the gate is free", free, PolicyReplace, Overlap{}},
+		{"wait goes on when the gate is free", free, spec.PolicyWait, Overlap{}},
+		{"wait waits", held, spec.PolicyWait, Overlap{Waits: true}},
+		{"wait is blocked by what waits", full, spec.PolicyWait, Overlap{Blocker: waitingRun, Waits: true}},
+		{"wait takes the place of what has expired", expired, spec.PolicyWait, Overlap{Waits: true, Expired: over}},
+		{"replace goes on when the gate is free", free, spec.PolicyReplace, Overlap{}},
 		{
 			"replace cancels all that are active and what waits",
-			full, PolicyReplace,
+			full, spec.PolicyReplace,
 			Overlap{Waits: true, Cancel: []uuid.UUID{activeRun, earlierRun, waitingRun}},
 		},
 		{
 			"replace cancels nothing that has expired",
-			expired, PolicyReplace,
+			expired, spec.PolicyReplace,
 			Overlap{Waits: true, Cancel: []uuid.UUID{activeRun, earlierRun}, Expired: over},
 		},
 	} {

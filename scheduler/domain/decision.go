@@ -6,15 +6,17 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"punctual/scheduler/spec"
 )
 
 // approvalJob is the step as a job whose target accepts the work at once and has until expires_after to end it.
-func approvalJob(s Step, whole *Job) *Job {
+func approvalJob(s spec.Step, whole *Job) *Job {
 	expiry := s.Approval.Expiry(whole.Definition)
-	d := Definition{
-		Name: whole.Name, Labels: whole.Labels, ConcurrencyPolicy: PolicyAllow, Queue: whole.Queue,
-		Priority: whole.Priority, Completion: CompleteAsync, HeartbeatTimeout: expiry, MaxDuration: expiry,
-		Retry: Retry{MaxAttempts: 1}, Missed: Missed{Tolerance: whole.Missed.Tolerance}, Notify: []Notify{},
+	d := spec.Definition{
+		Name: whole.Name, Labels: whole.Labels, ConcurrencyPolicy: spec.PolicyAllow, Queue: whole.Queue,
+		Priority: whole.Priority, Completion: spec.CompleteAsync, HeartbeatTimeout: expiry, MaxDuration: expiry,
+		Retry: spec.Retry{MaxAttempts: 1}, Missed: spec.Missed{Tolerance: whole.Missed.Tolerance}, Notify: []spec.Notify{},
 	}
 	return &Job{
 		ID: whole.ID, Tenant: whole.Tenant, Version: whole.Version, Definition: d.WithDefaults(),
@@ -92,7 +94,7 @@ func ApprovalToken(key []byte, run uuid.UUID, nth int) string {
 }
 
 // ErrApprovalToken means that the token of a link was not made for the run.
-var ErrApprovalToken error = &Refusal{
+var ErrApprovalToken error = &spec.Refusal{
 	Code: "run_token", Reason: "the token is not of a link that was sent for this run: open the link as it was sent",
 }
 

@@ -8,6 +8,8 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
+
+	"punctual/scheduler/spec"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,9 +29,9 @@ func must(t rapid.TB, err error) {
 }
 
 // definition returns a definition from JSON, with a default name and target.
-func definition(t rapid.TB, text string) Definition {
+func definition(t rapid.TB, text string) spec.Definition {
 	t.Helper()
-	d := Definition{Name: "job", Target: Target{URL: "http://127.0.0.1:9/hook"}}
+	d := spec.Definition{Name: "job", Target: spec.Target{URL: "http://127.0.0.1:9/hook"}}
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -37,7 +39,7 @@ func definition(t rapid.TB, text string) Definition {
 }
 
 // lasting returns a duration as a definition has it.
-func lasting(text string) (d Duration) {
+func lasting(text string) (d spec.Duration) {
 	if err := d.UnmarshalText([]byte(text)); err != nil {
 		panic(err)
 	}
@@ -64,9 +66,9 @@ func compiledAs(t rapid.TB, id uuid.UUID, text string) *Job {
 }
 
 // timetable returns the timetable of a job with the given id and the deployment's default jitter.
-func timetable(t testing.TB, id uuid.UUID, text string, defaultJitter time.Duration) *Timetable {
+func timetable(t testing.TB, id uuid.UUID, text string, defaultJitter time.Duration) *spec.Timetable {
 	t.Helper()
-	table, err := NewTimetable(id, definition(t, text).WithDefaults(), defaultJitter)
+	table, err := spec.NewTimetable(id, definition(t, text).WithDefaults(), defaultJitter)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -74,7 +76,7 @@ func timetable(t testing.TB, id uuid.UUID, text string, defaultJitter time.Durat
 }
 
 // scheduled returns the timetable of a job with the given schedule and no jitter.
-func scheduled(t testing.TB, schedule string) *Timetable {
+func scheduled(t testing.TB, schedule string) *spec.Timetable {
 	t.Helper()
 	return timetable(t, jobID, `{"schedule":{`+schedule+`}}`, 0)
 }

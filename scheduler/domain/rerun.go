@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"punctual/scheduler/placeholder"
+	"punctual/scheduler/spec"
 )
 
 // StepRerun says what a rerun does with the steps of a workflow. Its zero value lets all of them run again.
@@ -38,7 +39,7 @@ type RefusedStep struct {
 // Plan decides which of the steps now run again and which are kept. Those before are the steps of the run that is
 // repeated, of which some have succeeded. A step is kept if it has succeeded and all that it depends on is kept.
 // The problems are of names in r.
-func (r StepRerun) Plan(now, before []Step, succeeded map[string]bool) (p RerunPlan, problems []Problem) {
+func (r StepRerun) Plan(now, before []spec.Step, succeeded map[string]bool) (p RerunPlan, problems []spec.Problem) {
 	p = RerunPlan{Runs: []string{}, Kept: []string{}, Set: []string{}, Refused: []RefusedStep{}}
 	all := slices.Clone(now)
 	for _, s := range before {
@@ -79,7 +80,7 @@ func (r StepRerun) Plan(now, before []Step, succeeded map[string]bool) (p RerunP
 }
 
 // runs reports whether a step runs again because of itself or of others that do.
-func (r StepRerun) runs(s Step, again, succeeded map[string]bool) bool {
+func (r StepRerun) runs(s spec.Step, again, succeeded map[string]bool) bool {
 	return len(r.From)+len(r.Set) == 0 || !succeeded[s.Name] || slices.Contains(r.From, s.Name) ||
 		slices.ContainsFunc(s.DependsOn, func(on string) bool {
 			_, set := r.Set[on]
@@ -88,29 +89,29 @@ func (r StepRerun) runs(s Step, again, succeeded map[string]bool) bool {
 }
 
 // check returns what is wrong with the names.
-func (r StepRerun) check(now, all []Step) (problems []Problem) {
+func (r StepRerun) check(now, all []spec.Step) (problems []spec.Problem) {
 	for i, name := range r.From {
 		if find(all, name) == nil {
-			problems = append(problems, Blame(fmt.Sprintf("from[%d]", i), "there is no step %q%s", placeholder.Clip(name),
-				DidYouMean(name, StepNames(now)...)))
+			problems = append(problems, spec.Blame(fmt.Sprintf("from[%d]", i), "there is no step %q%s", placeholder.Clip(name),
+				spec.DidYouMean(name, spec.StepNames(now)...)))
 		}
 	}
 	for name := range r.Set {
 		at := "set." + placeholder.Clip(name)
 		if find(now, name) == nil {
-			problems = append(problems, Blame(at, "there is no step %q%s", placeholder.Clip(name),
-				DidYouMean(name, StepNames(now)...)))
+			problems = append(problems, spec.Blame(at, "there is no step %q%s", placeholder.Clip(name),
+				spec.DidYouMean(name, spec.StepNames(now)...)))
 		}
 		if slices.Contains(r.From, name) {
-			problems = append(problems, Blame(at, "it is in from, too: a step either runs again or is set"))
+			problems = append(problems, spec.Blame(at, "it is in from, too: a step either runs again or is set"))
 		}
 	}
-	slices.SortFunc(problems, func(a, b Problem) int { return strings.Compare(a.Field, b.Field) })
+	slices.SortFunc(problems, func(a, b spec.Problem) int { return strings.Compare(a.Field, b.Field) })
 	return problems
 }
 
 // misfit says why a step that has succeeded cannot be kept; empty: it can.
-func misfit(now, before *Step) string {
+func misfit(now, before *spec.Step) string {
 	if now == nil {
 		return "the definition has no such step any more"
 	}
@@ -128,8 +129,8 @@ func listed(names []string) string {
 	return strings.Join(names, " and ")
 }
 
-func find(steps []Step, name string) *Step {
-	if i := slices.IndexFunc(steps, func(s Step) bool { return s.Name == name }); i >= 0 {
+func find(steps []spec.Step, name string) *spec.Step {
+	if i := slices.IndexFunc(steps, func(s spec.Step) bool { return s.Name == name }); i >= 0 {
 		return &steps[i]
 	}
 	return nil

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"punctual/scheduler/spec"
 )
 
 // graphOf makes steps of "a b<a c<a,b".
-func graphOf(text string) (steps []Step) {
+func graphOf(text string) (steps []spec.Step) {
 	for _, word := range strings.Fields(text) {
 		name, on, depends := strings.Cut(word, "<")
-		s := Step{Name: name}
+		s := spec.Step{Name: name}
 		if depends {
 			s.DependsOn = strings.Split(on, ",")
 		}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"punctual/scheduler/spec"
 )
 
 func TestWhatResultAnAnswerCarries(t *testing.T) {
@@ -74,7 +76,7 @@ func TestStorableJSON(t *testing.T) {
 		{"broken UTF-8", "\"\xff\"", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := StorableJSON(json.RawMessage(test.raw)); got != test.want {
+			if got := spec.StorableJSON(json.RawMessage(test.raw)); got != test.want {
 				t.Errorf("%s: %v, want %v", test.raw, got, test.want)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"punctual/scheduler/cron"
+	"punctual/scheduler/spec"
 )
 
 const schedulesPage = "../../docs/schedules.md"
@@ -41,7 +42,7 @@ func TestTheOutageOfTheDocsEndsAsTheySay(t *testing.T) {
 	}
 	for _, row := range rows {
 		policy, note, _ := strings.Cut(strings.TrimPrefix(row[0], "`"), "`")
-		if isDefault := MissedPolicy(policy) == MissedFireOnce; isDefault != (note != "") {
+		if isDefault := spec.MissedPolicy(policy) == spec.MissedFireOnce; isDefault != (note != "") {
 			t.Errorf("%s is the default: %v", policy, !isDefault)
 		}
 		for i, j := range jobs {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"punctual/scheduler/placeholder"
+	"punctual/scheduler/spec"
 )
 
 // BodySecrets returns the secrets whose values are to stand in the body of an attempt's request, with placeholders
@@ -15,7 +16,7 @@ func (a Assignment) BodySecrets(body []byte) []placeholder.Secret {
 	case !a.Job.asksInBody:
 		return nil
 	case a.Step != "":
-		data = StepMembers
+		data = spec.StepMembers
 	case a.Body != nil && a.Template:
 		data = ofChains
 	case a.Body != nil:

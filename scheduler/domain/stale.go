@@ -1,11 +1,15 @@
 package domain
 
-import "time"
+import (
+	"time"
+
+	"punctual/scheduler/spec"
+)
 
 // Watch is what decides whether a job is stale: whether it has had no success within expect_success_within.
 type Watch struct {
 	Expect      time.Duration // expect_success_within; 0: the job sets none
-	Kind        Kind
+	Kind        spec.Kind
 	Paused      bool
 	Completed   bool      // the job has no further slot
 	Begun       time.Time // when the job was created, resumed or started again, whichever came last
@@ -25,9 +29,9 @@ func (w Watch) Judge() (stale bool, since, look time.Time) {
 	case w.Paused:
 		return false, time.Time{}, w.Now.Add(w.Expect)
 	}
-	since = Later(Later(w.LastSuccess, w.Begun), w.StartsAt)
+	since = spec.Later(spec.Later(w.LastSuccess, w.Begun), w.StartsAt)
 	if w.Kind.OneShot() {
-		since = Later(since, w.DueAt)
+		since = spec.Later(since, w.DueAt)
 	}
 	if end := since.Add(w.Expect); end.After(w.Now) {
 		return false, time.Time{}, end

@@ -8,15 +8,17 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"punctual/scheduler/spec"
 )
 
 // steps makes steps of "name", "name<a,b" or "name<a!", where ! means when: ended.
-func steps(all ...string) (list []Step) {
+func steps(all ...string) (list []spec.Step) {
 	for _, text := range all {
-		s := Step{Target: Target{URL: "http://target.example"}}
+		s := spec.Step{Target: spec.Target{URL: "http://target.example"}}
 		text, ended := strings.CutSuffix(text, "!")
 		if ended {
-			s.When = WhenEnded
+			s.When = spec.WhenEnded
 		}
 		name, on, depends := strings.Cut(text, "<")
 		if s.Name = name; depends {
@@ -28,7 +30,7 @@ func steps(all ...string) (list []Step) {
 }
 
 // told writes an Advance as text, and for each skipped step the one that caused it.
-func (a Advance) told(workflow uuid.UUID, all []Step) string {
+func (a Advance) told(workflow uuid.UUID, all []spec.Step) string {
 	name := map[uuid.UUID]string{}
 	for _, s := range all {
 		name[StepRunID(workflow, s.Name)] = s.Name
@@ -50,7 +52,7 @@ func TestStepsStartWhenThoseBeforeThemHaveEnded(t *testing.T) {
 	diamond := steps("a", "b<a", "c<a", "d<b,c")
 	etl := steps("extract", "load<extract", "report<load", "clean<load!", "tell<clean")
 	for _, c := range []struct {
-		steps  []Step
+		steps  []spec.Step
 		runs   string // "a succeeded, b running"
 		halted bool
 		want   string
@@ -78,7 +80,7 @@ func TestStepsStartWhenThoseBeforeThemHaveEnded(t *testing.T) {
 				runs[name] = StepRun{ID: StepRunID(workflow, name), Status: Status(status)}
 			}
 		}
-		got := AdvanceSteps(Definition{Steps: c.steps}, workflow, runs, c.halted).told(workflow, c.steps)
+		got := AdvanceSteps(spec.Definition{Steps: c.steps}, workflow, runs, c.halted).told(workflow, c.steps)
 		if got != c.want {
 			t.Errorf("%q (halted: %t): %q, want %q", c.runs, c.halted, got, c.want)
 		}
@@ -91,8 +93,8 @@ func TestEachStepIsSettledOnce(t *testing.T) {
 	for seed := range uint64(1000) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		all := randomSteps(random, 1+random.IntN(30))
-		d, workflow := Definition{Name: "w", Steps: all}, uuid.New()
-		if p := (Definition{Name: "w", Steps: all}).Validate(); len(p) > 0 {
+		d, workflow := spec.Definition{Name: "w", Steps: all}, uuid.New()
+		if p := (spec.Definition{Name: "w", Steps: all}).Validate(); len(p) > 0 {
 			t.Fatalf("seed %d: %v", seed, p)
 		}
 		runs, ended := map[string]StepRun{}, ""
@@ -134,7 +136,7 @@ func TestEachStepIsSettledOnce(t *testing.T) {
 
 // wantSameAfter checks that the steps beside one that has ended decide as all do, where they decide.
 func wantSameAfter(
-	t *testing.T, d Definition, workflow uuid.UUID, runs map[string]StepRun, ended string, want Advance,
+	t *testing.T, d spec.Definition, workflow uuid.UUID, runs map[string]StepRun, ended string, want Advance,
 ) {
 	t.Helper()
 	part, last := d.After([]string{ended})
@@ -157,7 +159,7 @@ func wantSameAfter(
 	}
 }
 
-func wantSettledAfter(t *testing.T, runs map[string]StepRun, s Step) {
+func wantSettledAfter(t *testing.T, runs map[string]StepRun, s spec.Step) {
 	t.Helper()
 	if _, twice := runs[s.Name]; twice {
 		t.Errorf("step %s is settled twice", s.Name)
@@ -169,11 +171,11 @@ func wantSettledAfter(t *testing.T, runs map[string]StepRun, s Step) {
 	}
 }
 
-func randomSteps(random *rand.Rand, n int) (all []Step) {
+func randomSteps(random *rand.Rand, n int) (all []spec.Step) {
 	for i := range n {
-		s := Step{Name: fmt.Sprintf("s%d", i), Target: Target{URL: "http://target.example"}}
+		s := spec.Step{Name: fmt.Sprintf("s%d", i), Target: spec.Target{URL: "http://target.example"}}
 		if random.IntN(4) == 0 {
-			s.When = WhenEnded
+			s.When = spec.WhenEnded
 		}
 		for k := range i {
 			if random.IntN(i) < 2 {
@@ -211,17 +213,17 @@ func TestAWorkflowEndsAsTheStepThatDiedFirst(t *testing.T) {
 }
 
 func TestWhatIsWrongWithSteps(t *testing.T) {
-	with := func(change func(*Definition), all ...string) Definition {
-		d := Definition{Name: "w", Steps: steps(all...)}
+	with := func(change func(*spec.Definition), all ...string) spec.Definition {
+		d := spec.Definition{Name: "w", Steps: steps(all...)}
 		change(&d)
 		return d
 	}
-	none := func(*Definition) {}
+	none := func(*spec.Definition) {}
 	many := make([]string, 51)
 	for i := range many {
 		many[i] = fmt.Sprintf("s%d", i)
 	}
-	for want, d := range map[string]Definition{
+	for want, d := range map[string]spec.Definition{
 		"":                            with(none, "a", "b<a!"),
 		`steps: 51 steps; at most 50`: with(none, many...),
 		`steps: depend on each other in a circle: a → b → c → a`:               with(none, "a<c", "b<a", "c<b"),
@@ -230,13 +232,13 @@ func TestWhatIsWrongWithSteps(t *testing.T) {
 		`steps[1].depends_on[1]: "a" stands there twice; name it once`:         with(none, "a", "b<a,a"),
 		`steps[1].name: "a" is the name of an earlier step; choose another`:    with(none, "a", "a"),
 		`steps[0].timeout: "25h" is outside 1ms to 24h; a target that works for longer answers 202 and calls back: see completion`: with(
-			func(d *Definition) { d.Steps[0].Timeout = lasting("25h") }, "a"),
+			func(d *spec.Definition) { d.Steps[0].Timeout = lasting("25h") }, "a"),
 		`steps[0].target.url: is required: an absolute http or https URL`: with(
-			func(d *Definition) { d.Steps[0].Target.URL = "" }, "a"),
+			func(d *spec.Definition) { d.Steps[0].Target.URL = "" }, "a"),
 		`steps[0].when: "failed" is not one of succeeded, ended`: with(
-			func(d *Definition) { d.Steps[0].When = WhenFailed }, "a"),
+			func(d *spec.Definition) { d.Steps[0].When = spec.WhenFailed }, "a"),
 		`target: a job with steps has none: each step has its own; leave it out, or, in a patch, write null`: with(
-			func(d *Definition) { d.Target.URL = "http://target.example" }, "a"),
+			func(d *spec.Definition) { d.Target.URL = "http://target.example" }, "a"),
 	} {
 		var got []string
 		for _, p := range d.Validate() {
@@ -250,30 +252,30 @@ func TestWhatIsWrongWithSteps(t *testing.T) {
 
 // A step that leaves something out is as its job says, but for what belongs to the whole.
 func TestAStepIsAsItsJobUnlessItSaysOtherwise(t *testing.T) {
-	d := Definition{
-		Name: "w", Timeout: lasting("7s"), Retry: Retry{MaxAttempts: 3}, Priority: PriorityHigh, Limits: []string{"l"},
-		ConcurrencyPolicy: PolicyForbid, Then: []Link{{Job: "next"}}, ExpiresAfter: lasting("1h"),
+	d := spec.Definition{
+		Name: "w", Timeout: lasting("7s"), Retry: spec.Retry{MaxAttempts: 3}, Priority: spec.PriorityHigh, Limits: []string{"l"},
+		ConcurrencyPolicy: spec.PolicyForbid, Then: []spec.Link{{Job: "next"}}, ExpiresAfter: lasting("1h"),
 		Steps: steps("a", "b<a"),
 	}
-	d.Steps[1].Timeout, d.Steps[1].Limits, d.Steps[1].Priority = lasting("9s"), []string{}, PriorityLow
+	d.Steps[1].Timeout, d.Steps[1].Limits, d.Steps[1].Priority = lasting("9s"), []string{}, spec.PriorityLow
 	job, err := Compile(uuid.New(), 1, 1, d, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a, b := job.Step("a"), job.Step("b")
 	for _, s := range []*Job{a, b} {
-		if s.ConcurrencyPolicy != PolicyAllow || s.Then != nil || !s.ExpiresAfter.IsZero() || s.Retry.MaxAttempts != 3 ||
+		if s.ConcurrencyPolicy != spec.PolicyAllow || s.Then != nil || !s.ExpiresAfter.IsZero() || s.Retry.MaxAttempts != 3 ||
 			s.IsWorkflow() || *s.Retry.AfterTimeout {
 			t.Errorf("%+v", s.Definition)
 		}
 	}
-	if a.Timeout.Value() != 7*time.Second || a.Priority != PriorityHigh || len(a.Limits) != 1 {
+	if a.Timeout.Value() != 7*time.Second || a.Priority != spec.PriorityHigh || len(a.Limits) != 1 {
 		t.Errorf("a is %+v", a.Definition)
 	}
-	if b.Timeout.Value() != 9*time.Second || b.Priority != PriorityLow || len(b.Limits) != 0 {
+	if b.Timeout.Value() != 9*time.Second || b.Priority != spec.PriorityLow || len(b.Limits) != 0 {
 		t.Errorf("b is %+v", b.Definition)
 	}
-	if job.Retry.MaxAttempts != 1 || len(job.Limits) != 0 || job.MaxDuration != DefaultWorkflowDuration || job.Step("c") != nil {
+	if job.Retry.MaxAttempts != 1 || len(job.Limits) != 0 || job.MaxDuration != spec.DefaultWorkflowDuration || job.Step("c") != nil {
 		t.Errorf("the whole is %+v", job.Definition)
 	}
 }

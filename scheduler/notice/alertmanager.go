@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 )
 
 // How long alerts last unless something ends them earlier. Without an end, Alertmanager would end them after five
@@ -29,16 +30,16 @@ type alert struct {
 }
 
 // alertNames are the names of the alerts, by event.
-var alertNames = map[domain.Event]string{
-	domain.EventFailing: "PunctualJobFailing",
-	domain.EventDead:    "PunctualRunDead",
-	domain.EventStale:   "PunctualJobStale",
-	domain.EventMissed:  "PunctualSlotsMissed",
-	domain.EventLate:    "PunctualRunLate",
-	domain.EventDropped: "PunctualRunDropped",
+var alertNames = map[spec.Event]string{
+	spec.EventFailing: "PunctualJobFailing",
+	spec.EventDead:    "PunctualRunDead",
+	spec.EventStale:   "PunctualJobStale",
+	spec.EventMissed:  "PunctualSlotsMissed",
+	spec.EventLate:    "PunctualRunLate",
+	spec.EventDropped: "PunctualRunDropped",
 
-	domain.EventOverlapping: "PunctualSlotsOverlap",
-	domain.EventTest:        "PunctualTest",
+	spec.EventOverlapping: "PunctualSlotsOverlap",
+	spec.EventTest:        "PunctualTest",
 }
 
 // heldAlerts are the names of the alerts about late runs and missed slots, by what held them up, and about skipped
@@ -68,8 +69,8 @@ func ofJob(s Subject, resolves bool, now time.Time) (alerts []alert) {
 	digest := s.Jobs[0]
 	for _, e := range digest.Events {
 		switch {
-		case e.Event == domain.EventOverlapOver:
-			alerts = replace(alerts, resolved(digest, domain.EventOverlapping, e))
+		case e.Event == spec.EventOverlapOver:
+			alerts = replace(alerts, resolved(digest, spec.EventOverlapping, e))
 		case e.Event.EndsTrouble():
 			alerts = resolveAll(alerts, digest, e)
 		default:
@@ -80,9 +81,9 @@ func ofJob(s Subject, resolves bool, now time.Time) (alerts []alert) {
 	for _, former := range digest.Former {
 		was := digest
 		was.Job, was.Labels = former.Job, former.Labels
-		over := domain.DigestEvent{Event: domain.EventEnded, FirstAt: now, LastAt: now}
+		over := domain.DigestEvent{Event: spec.EventEnded, FirstAt: now, LastAt: now}
 		if s.Kind == KindOverlap {
-			alerts = append(alerts, resolved(was, domain.EventOverlapping, over))
+			alerts = append(alerts, resolved(was, spec.EventOverlapping, over))
 		} else {
 			alerts = append(alerts, resolveAll(nil, was, over)...)
 		}
@@ -92,8 +93,8 @@ func ofJob(s Subject, resolves bool, now time.Time) (alerts []alert) {
 
 // resolveAll ends the alerts of all kinds of trouble of a job, but for skipped slots, which have an end of their own.
 func resolveAll(alerts []alert, digest domain.Digest, e domain.DigestEvent) []alert {
-	for _, trouble := range domain.Events {
-		if trouble != domain.EventRecovered && trouble != domain.EventOverlapping {
+	for _, trouble := range spec.Events {
+		if trouble != spec.EventRecovered && trouble != spec.EventOverlapping {
 			alerts = replace(alerts, resolved(digest, trouble, e))
 		}
 	}
@@ -109,7 +110,7 @@ func ofSubject(m Message, s Subject, resolves bool, now time.Time) alert {
 	case KindHost:
 		labels["alertname"], labels["host"], labels["severity"] = "PunctualHostUnreachable", s.Name, "critical"
 	case KindLate, KindMissed, KindDropped, KindLimit, KindQueue, KindFreeze, KindDatabase, KindReplicas, KindOverlap:
-		labels["alertname"], labels["severity"] = heldAlerts[s.Kind], severity(domain.EventLate)
+		labels["alertname"], labels["severity"] = heldAlerts[s.Kind], severity(spec.EventLate)
 		if s.Kind == KindLimit || s.Kind == KindQueue {
 			labels[string(s.Kind)] = s.Name
 		}
@@ -155,7 +156,7 @@ func replace(alerts []alert, a alert) []alert {
 }
 
 // about writes an alert of a kind of trouble, which e began or ended. It says when the trouble began.
-func about(digest domain.Digest, trouble domain.Event, e domain.DigestEvent) alert {
+func about(digest domain.Digest, trouble spec.Event, e domain.DigestEvent) alert {
 	a := alert{
 		Labels: map[string]string{
 			"alertname": alertNames[trouble], "job": digest.Job, "tenant": digest.Tenant, "severity": severity(trouble),
@@ -204,24 +205,24 @@ func fired(digest domain.Digest, e domain.DigestEvent, resolves bool, now time.T
 	return a
 }
 
-func lasts(e domain.Event, resolves bool) time.Duration {
+func lasts(e spec.Event, resolves bool) time.Duration {
 	switch e {
-	case domain.EventFailing, domain.EventDead, domain.EventStale:
+	case spec.EventFailing, spec.EventDead, spec.EventStale:
 		if resolves {
 			return untilResolved
 		}
 		return unresolved
-	case domain.EventOverlapping:
+	case spec.EventOverlapping:
 		return untilResolved // which is told to all who hear of it
-	case domain.EventTest:
+	case spec.EventTest:
 		return ofATest
-	case domain.EventMissed, domain.EventLate, domain.EventDropped, domain.EventOverlapOver, domain.EventRecovered,
-		domain.EventEnded:
+	case spec.EventMissed, spec.EventLate, spec.EventDropped, spec.EventOverlapOver, spec.EventRecovered,
+		spec.EventEnded:
 	}
 	return passing
 }
 
-func resolved(digest domain.Digest, trouble domain.Event, recovery domain.DigestEvent) alert {
+func resolved(digest domain.Digest, trouble spec.Event, recovery domain.DigestEvent) alert {
 	a := about(digest, trouble, recovery)
 	a.EndsAt = recovery.LastAt.UTC()
 	return a

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 )
 
 const runbook = "https://wiki.example.com/invoices"
@@ -19,8 +20,8 @@ func routed(events ...domain.DigestEvent) domain.Digest {
 }
 
 func TestEveryFormatTellsHostReasonRunbookAndLabels(t *testing.T) {
-	n := routed(event(domain.EventDead, 1, failedRun()))
-	for _, format := range domain.Formats {
+	n := routed(event(spec.EventDead, 1, failedRun()))
+	for _, format := range spec.Formats {
 		text := string(body(t, format, n))
 		for _, want := range []string{"billing.internal:443", "http_5xx", runbook, "money"} {
 			if !strings.Contains(strings.ReplaceAll(text, `\\_`, "_"), want) {
@@ -32,8 +33,8 @@ func TestEveryFormatTellsHostReasonRunbookAndLabels(t *testing.T) {
 
 // An alert ends only by the labels with which it began.
 func TestAnAlertEndsByTheLabelsWithWhichItBegan(t *testing.T) {
-	fired := checkAlerts(t, body(t, domain.FormatAlertmanager, routed(event(domain.EventDead, 1, failedRun()))))
-	ended := checkAlerts(t, body(t, domain.FormatAlertmanager, routed(event(domain.EventRecovered, 1))))
+	fired := checkAlerts(t, body(t, spec.FormatAlertmanager, routed(event(spec.EventDead, 1, failedRun()))))
+	ended := checkAlerts(t, body(t, spec.FormatAlertmanager, routed(event(spec.EventRecovered, 1))))
 	a, b := fired["PunctualRunDead"], ended["PunctualRunDead"]
 	if fmt.Sprint(a.Labels) != fmt.Sprint(b.Labels) {
 		t.Errorf("%v, then %v", a.Labels, b.Labels)
@@ -56,16 +57,16 @@ func TestASubjectHasTheFactsThatItsJobsShare(t *testing.T) {
 
 func TestTeamsAndEmail(t *testing.T) {
 	for _, e := range everyEvent {
-		checkTeams(t, body(t, domain.FormatTeams, digest(e)))
-		checkEmail(t, body(t, domain.FormatEmail, digest(e)))
+		checkTeams(t, body(t, spec.FormatTeams, digest(e)))
+		checkEmail(t, body(t, spec.FormatEmail, digest(e)))
 	}
 	n := digest(everyEvent...)
-	text := checkTeams(t, body(t, domain.FormatTeams, n))
+	text := checkTeams(t, body(t, spec.FormatTeams, n))
 	if !strings.HasPrefix(text, `Job daily-invoice-gen recovered \(tenant billing\)`) ||
 		!strings.Contains(text, "&lt;!channel>") {
 		t.Error(text)
 	}
-	mail := checkEmail(t, body(t, domain.FormatEmail, n))
+	mail := checkEmail(t, body(t, spec.FormatEmail, n))
 	if mail.Subject != "Job daily-invoice-gen recovered (tenant billing)" || mail.Thread != jobID.String() ||
 		!strings.Contains(mail.Text, "3 runs died") {
 		t.Errorf("%+v", mail)
@@ -77,18 +78,18 @@ func TestTeamsAndEmailOfThousandsOfJobsAreBounded(t *testing.T) {
 	for _, kind := range []Kind{KindHost, KindLate, KindMissed} {
 		s := Subject{Kind: kind, Name: "billing.internal:443", Key: string(kind), State: StateFiring, Since: &began}
 		for i := range 3000 {
-			j := digest(event(domain.EventDead, 1, failedRun()))
+			j := digest(event(spec.EventDead, 1, failedRun()))
 			j.Job = fmt.Sprintf("%s-%d", strings.Repeat("<x>", 30), i)
 			s.Jobs = append(s.Jobs, j)
 		}
 		m.Subjects = append(m.Subjects, s)
 	}
-	for _, format := range []domain.Format{domain.FormatTeams, domain.FormatEmail} {
-		b, err := Write(m, domain.Recipient{Format: format}, true, now)
+	for _, format := range []spec.Format{spec.FormatTeams, spec.FormatEmail} {
+		b, err := Write(m, spec.Recipient{Format: format}, true, now)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if format == domain.FormatTeams {
+		if format == spec.FormatTeams {
 			if text := checkTeams(t, b); !strings.Contains(text, "more") {
 				t.Errorf("it does not say that there are more jobs: %s", text)
 			}
@@ -102,14 +103,14 @@ func TestTeamsAndEmailOfThousandsOfJobsAreBounded(t *testing.T) {
 func TestMessagesAboutTenThousandJobsSayWhatTheyLeaveOut(t *testing.T) {
 	s := Subject{Kind: KindHost, Name: "billing.internal:443", Key: "host", State: StateFiring, Since: &began}
 	for i := range 10_000 {
-		j := routed(event(domain.EventDead, 1))
+		j := routed(event(spec.EventDead, 1))
 		j.Job = fmt.Sprintf("%s-%d", strings.Repeat("x", 20), i)
 		s.Jobs = append(s.Jobs, j)
 	}
 	s.Limit(9000)
 	m := Message{Tenant: "billing", Link: "https://punctual.internal/notices/1", Subjects: []Subject{s}}
-	for _, format := range domain.Formats {
-		b, err := Write(m, domain.Recipient{Format: format, Template: everyField}, true, now)
+	for _, format := range spec.Formats {
+		b, err := Write(m, spec.Recipient{Format: format, Template: everyField}, true, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,18 +118,18 @@ func TestMessagesAboutTenThousandJobsSayWhatTheyLeaveOut(t *testing.T) {
 		if !strings.Contains(text, "10000 jobs affected") || !strings.Contains(text, m.Link) {
 			t.Errorf("%s does not say how many jobs there are, or where to find all: %.300s", format, text)
 		}
-		most := map[domain.Format]int{domain.FormatPagerDuty: 512 << 10, domain.FormatTeams: 28_000}[format]
+		most := map[spec.Format]int{spec.FormatPagerDuty: 512 << 10, spec.FormatTeams: 28_000}[format]
 		if most > 0 && len(b) > most {
 			t.Errorf("%s: %d bytes", format, len(b))
 		}
-		left := map[domain.Format]string{domain.FormatPagerDuty: `"more":9800`, domain.FormatJSON: `"more":1000`}[format]
+		left := map[spec.Format]string{spec.FormatPagerDuty: `"more":9800`, spec.FormatJSON: `"more":1000`}[format]
 		if left == "" {
 			left = " more"
 		}
 		if !strings.Contains(text, left) {
 			t.Errorf("%s does not say what it leaves out", format)
 		}
-		if format == domain.FormatSlack {
+		if format == spec.FormatSlack {
 			checkSlack(t, b)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 )
 
 // Message is what one request tells a recipient: the body of a notice of format json. A message for PagerDuty has one
@@ -88,23 +89,23 @@ func (s *Subject) Limit(most int) {
 
 // Write writes a message in a recipient's form. resolves says that the recipient will hear that trouble is over; now is
 // the database's clock.
-func Write(m Message, to domain.Recipient, resolves bool, now time.Time) (body []byte, err error) {
+func Write(m Message, to spec.Recipient, resolves bool, now time.Time) (body []byte, err error) {
 	m.Headline = Headline(m)
 	var form any = m
 	switch to.Format {
-	case domain.FormatSlack:
+	case spec.FormatSlack:
 		form = slack(m)
-	case domain.FormatPagerDuty:
+	case spec.FormatPagerDuty:
 		form = pagerDuty(m)
-	case domain.FormatAlertmanager:
+	case spec.FormatAlertmanager:
 		form = alertmanager(m, resolves, now)
-	case domain.FormatTeams:
+	case spec.FormatTeams:
 		form = teams(m)
-	case domain.FormatEmail:
+	case spec.FormatEmail:
 		form = email(m)
-	case domain.FormatTemplate:
+	case spec.FormatTemplate:
 		form, err = template(m, to.Template)
-	case domain.FormatJSON:
+	case spec.FormatJSON:
 	default:
 		return nil, fmt.Errorf("this version of Punctual does not know notices of format %q", to.Format)
 	}
@@ -123,7 +124,7 @@ func AboutJob(digest domain.Digest) Message {
 		Kind: KindJob, Name: digest.Job, Key: digest.JobID.String(), State: StatePassing, Jobs: []domain.Digest{digest},
 	}
 	for _, e := range digest.Events {
-		if e.Event == domain.EventOverlapping || e.Event == domain.EventOverlapOver {
+		if e.Event == spec.EventOverlapping || e.Event == spec.EventOverlapOver {
 			s.Kind = KindOverlap
 		}
 		switch {
@@ -154,7 +155,7 @@ func (m Message) NewestAt() (newest time.Time) {
 	for _, s := range m.Subjects {
 		for _, j := range s.Jobs {
 			for _, e := range j.Events {
-				newest = domain.Later(newest, e.LastAt)
+				newest = spec.Later(newest, e.LastAt)
 			}
 		}
 	}
@@ -171,7 +172,7 @@ func earlier(a, b *time.Time) *time.Time {
 // approval reports whether a message says that a step waits for approval.
 func (m Message) approval() bool {
 	digest, ok := m.single()
-	return ok && len(digest.Events) > 0 && digest.Events[0].Event == domain.EventApproval
+	return ok && len(digest.Events) > 0 && digest.Events[0].Event == spec.EventApproval
 }
 
 // single returns the digest of a message about one job.
@@ -298,10 +299,10 @@ func (s Subject) split() (unwell []domain.Digest, over []string) {
 	for _, cause := range slices.Sorted(maps.Keys(ended)) {
 		n := len(ended[cause])
 		over = append(over, some(ended[cause])+map[string]string{
-			"": " recovered", domain.EndJobDeleted: verb(n, " was", " were") + " deleted",
-			domain.EndJobPaused:     verb(n, " is", " are") + " paused",
-			domain.EndNotAsked:      " no longer" + verb(n, " tells", " tell") + " of recoveries",
-			domain.EndTenantDeleted: verb(n, " was", " were") + " deleted with the tenant",
+			"": " recovered", spec.EndJobDeleted: verb(n, " was", " were") + " deleted",
+			spec.EndJobPaused:     verb(n, " is", " are") + " paused",
+			spec.EndNotAsked:      " no longer" + verb(n, " tells", " tell") + " of recoveries",
+			spec.EndTenantDeleted: verb(n, " was", " were") + " deleted with the tenant",
 		}[cause])
 	}
 	return unwell, over
@@ -310,7 +311,7 @@ func (s Subject) split() (unwell []domain.Digest, over []string) {
 // reachedTitle says that a host can be reached again, and which of its jobs have recovered; or that none is left that
 // could tell.
 func (s Subject) reachedTitle(unwell []domain.Digest, over []string) string {
-	recovered, _ := s.count(domain.EventRecovered)
+	recovered, _ := s.count(spec.EventRecovered)
 	switch n := len(s.Jobs) - len(unwell); {
 	case len(unwell) == 0 && recovered == 0:
 		return "no job is left to tell whether " + s.Name + " can be reached again: " + strings.Join(over, "; ")
@@ -328,13 +329,13 @@ func (s Subject) reachedTitle(unwell []domain.Digest, over []string) string {
 // is over.
 func (s Subject) heldTitle(since string) string {
 	var parts []string
-	if runs, jobs := s.count(domain.EventLate); jobs > 0 {
+	if runs, jobs := s.count(spec.EventLate); jobs > 0 {
 		parts = append(parts, fmt.Sprintf("%s of %s late", times(runs, "run"), times(jobs, "job")))
 	}
-	if slots, jobs := s.count(domain.EventMissed); jobs > 0 {
+	if slots, jobs := s.count(spec.EventMissed); jobs > 0 {
 		parts = append(parts, fmt.Sprintf("%s of %s missed", times(slots, "slot"), times(jobs, "job")))
 	}
-	if runs, jobs := s.count(domain.EventDropped); jobs > 0 {
+	if runs, jobs := s.count(spec.EventDropped); jobs > 0 {
 		parts = append(parts, fmt.Sprintf("%s of %s dropped", times(runs, "run"), times(jobs, "job")))
 	}
 	what := strings.Join(parts, ", ")
@@ -366,7 +367,7 @@ func (s Subject) heldTitle(since string) string {
 
 // count counts the runs of an event, or its missed slots, and the jobs that it happened to. A skip on its own is one
 // slot at least.
-func (s Subject) count(event domain.Event) (n, jobs int) {
+func (s Subject) count(event spec.Event) (n, jobs int) {
 	for _, j := range s.Jobs {
 		for _, e := range j.Events {
 			if e.Event == event {
@@ -384,17 +385,17 @@ func jobHeadline(digest domain.Digest) string {
 		return fmt.Sprintf("Job %s (tenant %s)", digest.Job, digest.Tenant)
 	}
 	last := newest.Event
-	what := map[domain.Event]string{
-		domain.EventFailing: "is failing", domain.EventDead: "has dead runs", domain.EventMissed: "missed slots",
-		domain.EventLate: "runs late", domain.EventStale: "is stale", domain.EventRecovered: "recovered",
-		domain.EventOverlapping: "skips most slots", domain.EventOverlapOver: "skips slots no longer",
-		domain.EventDropped: "has dropped runs", domain.EventTest: "sends a test notice",
+	what := map[spec.Event]string{
+		spec.EventFailing: "is failing", spec.EventDead: "has dead runs", spec.EventMissed: "missed slots",
+		spec.EventLate: "runs late", spec.EventStale: "is stale", spec.EventRecovered: "recovered",
+		spec.EventOverlapping: "skips most slots", spec.EventOverlapOver: "skips slots no longer",
+		spec.EventDropped: "has dropped runs", spec.EventTest: "sends a test notice",
 	}
-	if last == domain.EventEnded {
+	if last == spec.EventEnded {
 		_, over := Subject{Jobs: []domain.Digest{digest}}.split()
 		return fmt.Sprintf("J%s (tenant %s)", strings.TrimPrefix(over[0], "j"), digest.Tenant)
 	}
-	if last == domain.EventApproval {
+	if last == spec.EventApproval {
 		return fmt.Sprintf("Job %s: step %s waits for approval (tenant %s)", digest.Job, newest.Step, digest.Tenant)
 	}
 	return fmt.Sprintf("Job %s %s (tenant %s)", digest.Job, cmp.Or(what[last], string(last)), digest.Tenant)
@@ -416,40 +417,40 @@ func newest(digest domain.Digest) *domain.DigestEvent {
 // describe says in a sentence what an event is, since when and how often.
 func describe(e domain.DigestEvent) string {
 	switch e.Event {
-	case domain.EventFailing:
+	case spec.EventFailing:
 		return "an attempt failed, the first since the job was well, at " + at(e.FirstAt)
-	case domain.EventDead:
+	case spec.EventDead:
 		return fmt.Sprintf("%s died, the last at %s%s", times(e.Count, "run"), at(e.LastAt), failing(e, "; failing since "))
-	case domain.EventMissed:
+	case spec.EventMissed:
 		return fmt.Sprintf("slots were missed and will not run: %s, the last at %s",
 			times(e.Count, "recorded skip"), at(e.LastAt))
-	case domain.EventEnded:
-		if e.Cause == domain.EndJobPaused {
+	case spec.EventEnded:
+		if e.Cause == spec.EndJobPaused {
 			return "nothing more is told of its trouble, unless a run fails again"
 		}
 		return "nothing more is told of its trouble"
-	case domain.EventLate:
+	case spec.EventLate:
 		return fmt.Sprintf("%s first claimed after the job's tolerance, the last at %s", times(e.Count, "run"), at(e.LastAt))
-	case domain.EventStale:
+	case spec.EventStale:
 		if e.Since == nil {
 			return "no success within expect_success_within"
 		}
 		return "no success since " + at(*e.Since)
-	case domain.EventOverlapping:
+	case spec.EventOverlapping:
 		if len(e.Runs) > 0 && e.Runs[0].Error != "" {
 			return e.Runs[0].Error
 		}
 		return "most slots were skipped, because the run before had not ended"
-	case domain.EventDropped:
+	case spec.EventDropped:
 		return fmt.Sprintf("%s skipped although asked for, because others of the job were active or too many waited, the "+
 			"last at %s", times(e.Count, "run"), at(e.LastAt))
-	case domain.EventOverlapOver:
+	case spec.EventOverlapOver:
 		return "most slots run again to their end" + when(", which they did not since ", e.Since)
-	case domain.EventRecovered:
+	case spec.EventRecovered:
 		return "a run succeeded at " + at(e.LastAt) + failing(e, ", the first since ")
-	case domain.EventApproval:
+	case spec.EventApproval:
 		return fmt.Sprintf("the step %s waits since %s%s", e.Step, at(e.FirstAt), when(", until ", e.Until))
-	case domain.EventTest:
+	case spec.EventTest:
 		return "a test: nothing happened to any job"
 	}
 	return fmt.Sprintf("%s, %s", e.Event, times(e.Count, "time"))
@@ -482,16 +483,16 @@ func times(n int, what string) string {
 func at(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // severity is how bad an event is, in words that PagerDuty knows, as do most rules for Alertmanager.
-func severity(e domain.Event) string {
+func severity(e spec.Event) string {
 	switch e {
-	case domain.EventDead, domain.EventStale:
+	case spec.EventDead, spec.EventStale:
 		return "critical"
-	case domain.EventFailing:
+	case spec.EventFailing:
 		return "error"
-	case domain.EventMissed, domain.EventLate, domain.EventOverlapping, domain.EventDropped:
+	case spec.EventMissed, spec.EventLate, spec.EventOverlapping, spec.EventDropped:
 		return "warning"
-	case domain.EventRecovered, domain.EventOverlapOver, domain.EventTest, domain.EventEnded,
-		domain.EventApproval:
+	case spec.EventRecovered, spec.EventOverlapOver, spec.EventTest, spec.EventEnded,
+		spec.EventApproval:
 	}
 	return "info"
 }
@@ -507,10 +508,10 @@ func cut(s string, most int) string {
 
 // Test returns the requests that test a recipient, one after the other: a notice with the event test, and, if that
 // opens something, a notice that closes it.
-func Test(digest domain.Digest, r domain.Recipient, now time.Time) ([][]byte, error) {
+func Test(digest domain.Digest, r spec.Recipient, now time.Time) ([][]byte, error) {
 	m := AboutJob(digest)
 	body, err := Write(m, r, true, now)
-	if err != nil || r.Format != domain.FormatPagerDuty {
+	if err != nil || r.Format != spec.FormatPagerDuty {
 		return [][]byte{body}, err
 	}
 	m.Subjects[0].State = StateResolved

@@ -7,6 +7,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/jobs"
 )
 
@@ -18,7 +19,7 @@ func TestAClaimIsBoundedByTheBytesOfItsBodies(t *testing.T) {
 	body := `{"x":"` + strings.Repeat("x", large) + `"}`
 	for name, make := range map[string]func(c Replica){
 		"bodies of their own": func(c Replica) {
-			c.Create("job", Never, func(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyAllow })
+			c.Create("job", Never, func(d *spec.Definition) { d.ConcurrencyPolicy = spec.PolicyAllow })
 			for range runs {
 				_, err := c.For(c.Tenant).TriggerJob(t.Context(), "job", jobs.TriggerRequest{Body: []byte(body)})
 				c.Must(err)

@@ -8,6 +8,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store"
 	"punctual/store/runs"
 )
@@ -133,8 +134,8 @@ func TestATargetIsNotBlamedForSilenceThatNobodyCouldHear(t *testing.T) {
 
 func TestAFailureThatNothingCanFollowIsReportedTwice(t *testing.T) {
 	c := NewReplica(t)
-	a := c.Accepted("a", func(d *domain.Definition) {
-		d.ExpiresAfter, d.Retry.InitialBackoff = domain.DurationOf(time.Minute), domain.DurationOf(time.Hour)
+	a := c.Accepted("a", func(d *spec.Definition) {
+		d.ExpiresAfter, d.Retry.InitialBackoff = spec.DurationOf(time.Minute), spec.DurationOf(time.Hour)
 	})
 	for range 2 {
 		if run, err := c.Runs.FailRun(t.Context(), a.RunID, a.RunToken, "the ledger is locked", true); err != nil ||

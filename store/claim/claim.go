@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/aside"
 	"punctual/store/freeze"
 	"punctual/store/pg"
@@ -144,7 +145,7 @@ func (s *Claims) withFences(
 			continue
 		}
 		a.Fence, a.Lease = fence, lease
-		if a.Job.Completion == domain.CompleteAsync || a.Step != "" {
+		if a.Job.Completion == spec.CompleteAsync || a.Step != "" {
 			a.RunToken = domain.RunToken(*s.tokenKey.Load(), a.RunID, fence)
 		}
 		won = append(won, a)

@@ -17,6 +17,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/claim"
 	"punctual/store/jobs"
 )
@@ -214,10 +215,10 @@ func TestAClaimWithARunThatIsThereAlreadyTakesTheOthers(t *testing.T) {
 func TestPrioritiesThenDueTimesDecideWhoComesFirst(t *testing.T) {
 	c := NewReplica(t)
 	// The job with the earlier slot is created first: a second that passes in between makes its slot earlier still.
-	c.Many(1, "low", 2*time.Second, Rarely, prioritised(domain.PriorityLow), Tolerant)
+	c.Many(1, "low", 2*time.Second, Rarely, prioritised(spec.PriorityLow), Tolerant)
 	c.Many(1, "normal-early", time.Second, Rarely, Tolerant)
 	c.Many(1, "normal-late", 0, Rarely, Tolerant)
-	c.Many(1, "high", 0, Rarely, prioritised(domain.PriorityHigh), Tolerant)
+	c.Many(1, "high", 0, Rarely, prioritised(spec.PriorityHigh), Tolerant)
 	for _, want := range []string{"high-1", "normal-early-1", "normal-late-1", "low-1"} {
 		a := c.One(c.Claim(1, false))
 		if name := c.Text(`SELECT name FROM punctual.jobs WHERE id = $1`, a.Job.ID); name != want {
@@ -231,22 +232,22 @@ func TestClaimsNeverTakeMoreThanTheirQuota(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		quota int
-		jobs  map[domain.Priority]int
+		jobs  map[spec.Priority]int
 		want  int
 		full  bool
 	}{
-		{"of one priority", 3, map[domain.Priority]int{domain.PriorityNormal: 10}, 3, true},
+		{"of one priority", 3, map[spec.Priority]int{spec.PriorityNormal: 10}, 3, true},
 		{
 			"of all priorities", 12,
-			map[domain.Priority]int{domain.PriorityHigh: 5, domain.PriorityNormal: 5, domain.PriorityLow: 5},
+			map[spec.Priority]int{spec.PriorityHigh: 5, spec.PriorityNormal: 5, spec.PriorityLow: 5},
 			12, true,
 		},
 		{
 			"of the highest", 2,
-			map[domain.Priority]int{domain.PriorityHigh: 5, domain.PriorityNormal: 5, domain.PriorityLow: 5},
+			map[spec.Priority]int{spec.PriorityHigh: 5, spec.PriorityNormal: 5, spec.PriorityLow: 5},
 			2, true,
 		},
-		{"of what there is", 20, map[domain.Priority]int{domain.PriorityHigh: 5, domain.PriorityLow: 5}, 10, false},
+		{"of what there is", 20, map[spec.Priority]int{spec.PriorityHigh: 5, spec.PriorityLow: 5}, 10, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := NewReplica(t)
@@ -352,14 +353,14 @@ func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
 		},
 		{
 			"a one-shot that is skipped too",
-			[]Option{Delay(time.Hour), Missed(domain.MissedSkip)},
+			[]Option{Delay(time.Hour), Missed(spec.MissedSkip)},
 			3 * time.Hour,
 			[]string{"schedule skipped missed x1"},
 			domain.JobCompleted,
 		},
 		{
 			"missed slots become one skip",
-			[]Option{HalfPast, Missed(domain.MissedSkip)},
+			[]Option{HalfPast, Missed(spec.MissedSkip)},
 			3 * time.Hour,
 			[]string{"schedule skipped missed x4"},
 			domain.JobActive,
@@ -388,9 +389,9 @@ func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := NewReplica(t)
-			job := r.Create("job", append(slices.Clone(c.options), func(d *domain.Definition) {
+			job := r.Create("job", append(slices.Clone(c.options), func(d *spec.Definition) {
 				if c.ago > 0 {
-					d.Missed.Tolerance = domain.DurationOf(time.Second)
+					d.Missed.Tolerance = spec.DurationOf(time.Second)
 				}
 			})...)
 			r.SlotAgo(job.ID, c.ago)
@@ -523,7 +524,7 @@ func TestClaimReadyStartsWhatWaits(t *testing.T) {
 
 func TestClaimReadyTakesByPriorityAndWithinItsQuota(t *testing.T) {
 	c := NewReplica(t)
-	for _, p := range []domain.Priority{domain.PriorityLow, domain.PriorityNormal, domain.PriorityHigh} {
+	for _, p := range []spec.Priority{spec.PriorityLow, spec.PriorityNormal, spec.PriorityHigh} {
 		for i := range 3 {
 			name := fmt.Sprintf("%s-%d", p, i)
 			c.Create(name, Never, prioritised(p))
@@ -531,12 +532,12 @@ func TestClaimReadyTakesByPriorityAndWithinItsQuota(t *testing.T) {
 		}
 	}
 	first := c.ClaimReady(5)
-	got := map[domain.Priority]int{}
+	got := map[spec.Priority]int{}
 	for _, a := range first.Runs {
 		got[a.Job.Priority]++
 	}
 	if diff := cmp.Diff(
-		map[domain.Priority]int{domain.PriorityHigh: 3, domain.PriorityNormal: 2}, got,
+		map[spec.Priority]int{spec.PriorityHigh: 3, spec.PriorityNormal: 2}, got,
 	); diff != "" || len(first.Full) == 0 {
 		t.Errorf("full: %v, -want +got:\n%s", first.Full, diff)
 	}
@@ -807,11 +808,11 @@ func TestClaimsLeaveNoSettingBehind(t *testing.T) {
 }
 
 // patient gives a job an hourly schedule and a tolerance with which even old slots are in time.
-func patient(d *domain.Definition) {
+func patient(d *spec.Definition) {
 	Every(time.Hour)(d)
 	Tolerating(1000 * time.Hour)(d)
 }
 
-func prioritised(p domain.Priority) Option {
-	return func(d *domain.Definition) { d.Priority = p }
+func prioritised(p spec.Priority) Option {
+	return func(d *spec.Definition) { d.Priority = p }
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	. "punctual/internal/storetest"
-	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/jobs"
 )
 
@@ -14,7 +14,7 @@ import (
 // run comes first. (A change that came while a run worked was never sent.)
 func TestDatedRunsWaitForTheirTurn(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []domain.ConcurrencyPolicy{domain.PolicyForbid, domain.PolicyWait} {
+	for _, policy := range []spec.ConcurrencyPolicy{spec.PolicyForbid, spec.PolicyWait} {
 		t.Run(string(policy), func(t *testing.T) {
 			c := NewReplica(t)
 			job := c.Create("cart", Rarely, Overlapping(policy))
@@ -44,14 +44,14 @@ func TestDatedRunsWaitForTheirTurn(t *testing.T) {
 // no such work. (Of twelve runs of events nine were skipped, and no message said so.)
 func TestDroppedWorkIsTold(t *testing.T) {
 	t.Parallel()
-	told := Notify(Hook, domain.EventDropped)
+	told := Notify(Hook, spec.EventDropped)
 	for name, of := range map[string]struct {
-		policy domain.ConcurrencyPolicy
+		policy spec.ConcurrencyPolicy
 		option Option
 		reason string
 	}{
-		"forbid": {domain.PolicyForbid, func(*domain.Definition) {}, "overlap"},
-		"queue":  {domain.PolicyQueue, func(d *domain.Definition) { d.MaxPendingRuns = 1 }, "limit"},
+		"forbid": {spec.PolicyForbid, func(*spec.Definition) {}, "overlap"},
+		"queue":  {spec.PolicyQueue, func(d *spec.Definition) { d.MaxPendingRuns = 1 }, "limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := NewReplica(t)

@@ -10,7 +10,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/admit"
-	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 )
 
 // A stranger has locked a row of one run: its outcome is left, all other outcomes are written.
@@ -41,11 +41,11 @@ func TestALockedRowHoldsUpTheOutcomeOfItsOwnRunOnly(t *testing.T) {
 	} {
 		t.Run(test.rows, func(t *testing.T) {
 			c := NewReplica(t)
-			policy := domain.PolicyForbid
+			policy := spec.PolicyForbid
 			if test.wait {
-				policy = domain.PolicyWait
+				policy = spec.PolicyWait
 			}
-			victim := c.Manual("victim", Notify(Hook, domain.EventFailing), Overlapping(policy))
+			victim := c.Manual("victim", Notify(Hook, spec.EventFailing), Overlapping(policy))
 			if test.twice {
 				c.FinishWhatItCan(Failed(victim))
 				victim = c.Again()

@@ -10,6 +10,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 )
@@ -61,7 +62,7 @@ func TestAJobThatMayOverlapAgainIsNotHeldUpInOperations(t *testing.T) {
 	job := c.Create("job", patient, Forbid)
 	dead := c.Die("job", 3)
 	c.One(slot(c, job.ID, 1))
-	c.Edit("job", Overlapping(domain.PolicyAllow))
+	c.Edit("job", Overlapping(spec.PolicyAllow))
 	c.Backfill(letters.BackfillRequest{Job: "job", From: Began.Add(-20 * time.Hour), To: Began.Add(-5 * time.Hour)})
 	c.NextBatch()
 	if n := c.Backfilled(job.ID); n < 15 {
@@ -76,13 +77,13 @@ func TestAJobThatMayOverlapAgainIsNotHeldUpInOperations(t *testing.T) {
 func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 	t.Parallel()
 	for _, k := range []struct {
-		policy domain.ConcurrencyPolicy
+		policy spec.ConcurrencyPolicy
 		want   []string
 	}{
-		{domain.PolicyAllow, []string{"succeeded", "succeeded", "succeeded", "succeeded"}},
-		{domain.PolicyForbid, []string{"succeeded", "409", "409", "409"}},
-		{domain.PolicyWait, []string{"succeeded", "succeeded", "409", "409"}},
-		{domain.PolicyReplace, []string{"cancelled replaced", "cancelled replaced", "cancelled replaced", "succeeded"}},
+		{spec.PolicyAllow, []string{"succeeded", "succeeded", "succeeded", "succeeded"}},
+		{spec.PolicyForbid, []string{"succeeded", "409", "409", "409"}},
+		{spec.PolicyWait, []string{"succeeded", "succeeded", "409", "409"}},
+		{spec.PolicyReplace, []string{"cancelled replaced", "cancelled replaced", "cancelled replaced", "succeeded"}},
 	} {
 		t.Run(string(k.policy), func(t *testing.T) {
 			c := NewReplica(t)
@@ -100,7 +101,7 @@ func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 				if len(b.Runs) == 0 {
 					break
 				}
-				if len(b.Runs) > 1 && k.policy != domain.PolicyAllow {
+				if len(b.Runs) > 1 && k.policy != spec.PolicyAllow {
 					t.Errorf("%d runs start side by side", len(b.Runs))
 				}
 				for _, a := range b.Runs {
@@ -128,15 +129,15 @@ func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 // Every kind of edit settles the slots that are due.
 func TestSlotsThatAnEditSettlesObeyThePolicy(t *testing.T) {
 	t.Parallel()
-	for policy, want := range map[domain.ConcurrencyPolicy][]string{
-		domain.PolicyAllow: {"schedule running", "schedule running", "schedule running", "schedule running"},
-		domain.PolicyForbid: {
+	for policy, want := range map[spec.ConcurrencyPolicy][]string{
+		spec.PolicyAllow: {"schedule running", "schedule running", "schedule running", "schedule running"},
+		spec.PolicyForbid: {
 			"schedule running", "schedule skipped overlap x1", "schedule skipped overlap x1", "schedule skipped overlap x1",
 		},
-		domain.PolicyWait: {
+		spec.PolicyWait: {
 			"schedule running", "schedule pending", "schedule skipped overlap x1", "schedule skipped overlap x1",
 		},
-		domain.PolicyReplace: {
+		spec.PolicyReplace: {
 			"schedule cancelled replaced", "schedule cancelled replaced", "schedule cancelled replaced", "schedule running",
 		},
 	} {
@@ -168,7 +169,7 @@ func TestARunThatHasExpiredWhileItWaitedBlocksNobody(t *testing.T) {
 	for _, how := range []string{"a slot", "a trigger", "an edit"} {
 		t.Run(how, func(t *testing.T) {
 			c := NewReplica(t)
-			job := c.Create("job", patient, Overlapping(domain.PolicyWait), Expiring(100*time.Hour))
+			job := c.Create("job", patient, Overlapping(spec.PolicyWait), Expiring(100*time.Hour))
 			active := c.One(slot(c, job.ID, 9))
 			if b := slot(c, job.ID, 8); len(b.Runs) != 0 {
 				t.Fatal("the second slot does not wait")
@@ -209,7 +210,7 @@ func TestWaitingAtAGateCostsNothing(t *testing.T) {
 	running := make([]domain.Assignment, n)
 	for i := range n {
 		name := fmt.Sprintf("job-%d", i)
-		c.Create(name, Never, Overlapping(domain.PolicyWait))
+		c.Create(name, Never, Overlapping(spec.PolicyWait))
 		running[i] = c.Begun(name)
 		c.Trigger(name)
 	}

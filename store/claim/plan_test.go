@@ -8,6 +8,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/definitions"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -88,7 +89,7 @@ func TestSettledSlotsWaitInReadyOnce(t *testing.T) {
 // missed because another run is active or waiting.
 func TestAnEditKeepsWhatIsToBeCaughtUp(t *testing.T) {
 	c := NewReplica(t)
-	job := c.Create("job", Every(time.Hour), Missed(domain.MissedFireAll), Overlapping(domain.PolicyWait),
+	job := c.Create("job", Every(time.Hour), Missed(spec.MissedFireAll), Overlapping(spec.PolicyWait),
 		Tolerating(time.Second))
 	active, waiting := domain.NewRunID(time.Now()), domain.NewRunID(time.Now())
 	for _, id := range []uuid.UUID{active, waiting} {

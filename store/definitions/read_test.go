@@ -9,26 +9,26 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 )
 
 // A definition in which every field is set is read as encoding/json reads it.
 func TestADefinitionIsReadWhole(t *testing.T) {
 	t.Parallel()
-	var want domain.Definition
+	var want spec.Definition
 	fill(t, reflect.ValueOf(&want).Elem())
 	text, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := func(how func(into *domain.Definition) error) (d domain.Definition) {
+	read := func(how func(into *spec.Definition) error) (d spec.Definition) {
 		if err := how(&d); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
 		return d
 	}
-	got := read(func(d *domain.Definition) error { return unmarshal(text, d) })
-	by := read(func(d *domain.Definition) error {
+	got := read(func(d *spec.Definition) error { return unmarshal(text, d) })
+	by := read(func(d *spec.Definition) error {
 		strict := json.NewDecoder(bytes.NewReader(text))
 		strict.DisallowUnknownFields()
 		return strict.Decode(d)
@@ -41,7 +41,7 @@ func TestADefinitionIsReadWhole(t *testing.T) {
 		t.Errorf("%s is read as %s (%v)", text, again, err)
 	}
 	for _, broken := range []string{`{"name":"a","newer":1}`, `{"name":1}`, `{"target":{"body":{}`, `[]`, ``} {
-		if err := unmarshal([]byte(broken), new(domain.Definition)); err == nil {
+		if err := unmarshal([]byte(broken), new(spec.Definition)); err == nil {
 			t.Errorf("%s is read", broken)
 		}
 	}
@@ -54,17 +54,17 @@ func fill(t *testing.T, v reflect.Value) {
 	case *json.RawMessage:
 		*into = json.RawMessage(`{"a":[1e400,{"b":null,"b":"\ud83d\ude00"}]}`)
 		return
-	case *domain.EventFilter:
+	case *spec.EventFilter:
 		*into = `{"country":["DE","AT"],"paid":true}`
 		return
-	case *domain.Duration:
-		*into = domain.DurationOf(90 * time.Second)
+	case *spec.Duration:
+		*into = spec.DurationOf(90 * time.Second)
 		return
-	case *domain.Instant:
-		*into = domain.InstantOf(time.Unix(1e9, 0))
+	case *spec.Instant:
+		*into = spec.InstantOf(time.Unix(1e9, 0))
 		return
-	case *domain.Hidden:
-		*into = domain.SealedAs(uuid.MustParse("019ad964-3b80-8b21-8f6e-1d2c3b4a5968"))
+	case *spec.Hidden:
+		*into = spec.SealedAs(uuid.MustParse("019ad964-3b80-8b21-8f6e-1d2c3b4a5968"))
 		return
 	}
 	switch v.Kind() {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/aside"
 	"punctual/store/audit"
 	"punctual/store/days"
@@ -99,10 +99,10 @@ func (s *Events) Try(ctx context.Context, tenant int32, name string, body json.R
 		WHERE v.tenant = $1 AND v.event = $2 AND j.tenant = $1 AND j.state <> 'deleted'
 		ORDER BY j.name`, tenant, name)
 	t := WouldEmit{Runs: []string{}, Paused: []string{}}
-	filters := filters{fields: domain.FieldsOf(body)}
+	filters := filters{fields: spec.FieldsOf(body)}
 	err := pg.Each3(rows, func(job string, paused bool, filter string) {
 		switch {
-		case !filters.match(domain.EventFilter(filter)):
+		case !filters.match(spec.EventFilter(filter)):
 			t.Unmatched++
 		case paused:
 			t.Skipped++
@@ -117,18 +117,18 @@ func (s *Events) Try(ctx context.Context, tenant int32, name string, body json.R
 
 // filters decide about one event. Many subscribers have the same filter.
 type filters struct {
-	fields domain.EventFields
-	known  map[domain.EventFilter]bool
+	fields spec.EventFields
+	known  map[spec.EventFilter]bool
 }
 
-func (f *filters) match(filter domain.EventFilter) bool {
+func (f *filters) match(filter spec.EventFilter) bool {
 	if filter == "" {
 		return true
 	}
 	matches, known := f.known[filter]
 	if !known {
 		if f.known == nil {
-			f.known = map[domain.EventFilter]bool{}
+			f.known = map[spec.EventFilter]bool{}
 		}
 		matches = filter.Matcher().Matches(f.fields)
 		f.known[filter] = matches

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -316,28 +317,28 @@ func (p *Pause) describe() string {
 	return text
 }
 
-func describe(s domain.Schedule) string {
+func describe(s spec.Schedule) string {
 	switch s.Kind() {
-	case domain.KindCron:
+	case spec.KindCron:
 		if s.Timezone != "" {
 			return fmt.Sprintf("cron %s in %s", s.Cron, s.Timezone)
 		}
 		return "cron " + s.Cron
-	case domain.KindEvery:
+	case spec.KindEvery:
 		return "every " + s.Every.String()
-	case domain.KindAt:
+	case spec.KindAt:
 		if s.Timezone != "" {
 			return fmt.Sprintf("once at %s in %s", s.At, s.Timezone)
 		}
 		return "once at " + s.At.String()
-	case domain.KindDelay:
+	case spec.KindDelay:
 		return "once after " + s.Delay.String()
-	case domain.KindEvent:
+	case spec.KindEvent:
 		if s.Filter != "" {
 			return fmt.Sprintf("at event %s with %s", s.Event, s.Filter)
 		}
 		return "at event " + s.Event
-	case domain.KindNone:
+	case spec.KindNone:
 	}
 	return "only when triggered"
 }

@@ -7,6 +7,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/history"
 	"punctual/store/pg"
 )
@@ -38,7 +39,7 @@ func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 		},
 		{
 			name: "a policy that skips what is missed skips it", ago: 2 * time.Hour, says: "was missed", outcome: history.OutcomeSkipped,
-			policy: Missed(domain.MissedSkip),
+			policy: Missed(spec.MissedSkip),
 		},
 		{
 			name: "so does a window that it lies beyond", ago: 2 * time.Hour, says: "was missed", outcome: history.OutcomeSkipped,
@@ -53,7 +54,7 @@ func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 			c := NewReplica(t)
 			c.PartitionsBack(1)
 			nominal := time.Now().Add(-test.ago).UTC().Truncate(time.Millisecond)
-			policy := func(*domain.Definition) {}
+			policy := func(*spec.Definition) {}
 			if test.policy != nil {
 				policy = test.policy
 			}

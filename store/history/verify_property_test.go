@@ -15,6 +15,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/history"
 	"punctual/store/jobs"
 )
@@ -102,43 +103,43 @@ func (l *life) note(format string, args ...any) {
 	l.log = append(l.log, fmt.Sprintf(format, args...))
 }
 
-func (l *life) schedule(d *domain.Definition) {
+func (l *life) schedule(d *spec.Definition) {
 	now := time.Now().Truncate(time.Microsecond) // elapse moves instants in whole microseconds
-	d.Schedule = domain.Schedule{}
+	d.Schedule = spec.Schedule{}
 	switch l.rand.IntN(7) {
 	case 0, 1:
-		d.Schedule.Every = domain.DurationOf(Pick(l.rand, 10*time.Second, time.Minute, 30*time.Second))
+		d.Schedule.Every = spec.DurationOf(Pick(l.rand, 10*time.Second, time.Minute, 30*time.Second))
 	case 2, 3:
 		d.Schedule.Cron = Pick(l.rand, "* * * * *", "*/10 * * * * *")
 		d.Schedule.Timezone = Pick(l.rand, "", "Europe/Berlin", "America/St_Johns")
 	case 4:
-		d.Schedule.At = domain.InstantOf(now.Add(time.Duration(l.rand.IntN(1200)-100) * time.Second))
+		d.Schedule.At = spec.InstantOf(now.Add(time.Duration(l.rand.IntN(1200)-100) * time.Second))
 	case 5:
-		d.Schedule.Delay = domain.DurationOf(time.Duration(1+l.rand.IntN(600)) * time.Second)
+		d.Schedule.Delay = spec.DurationOf(time.Duration(1+l.rand.IntN(600)) * time.Second)
 	case 6:
-		d.Schedule.Every = domain.DurationOf(time.Minute)
+		d.Schedule.Every = spec.DurationOf(time.Minute)
 		if l.rand.IntN(2) == 0 {
-			d.Schedule.StartsAt = domain.InstantOf(now.Add(time.Duration(l.rand.IntN(600)) * time.Second))
+			d.Schedule.StartsAt = spec.InstantOf(now.Add(time.Duration(l.rand.IntN(600)) * time.Second))
 		}
-		d.Schedule.EndsAt = domain.InstantOf(now.Add(time.Duration(600+l.rand.IntN(1200)) * time.Second))
+		d.Schedule.EndsAt = spec.InstantOf(now.Add(time.Duration(600+l.rand.IntN(1200)) * time.Second))
 	}
 }
 
-func (l *life) jitter(d *domain.Definition) {
-	d.Jitter = domain.Duration{}
+func (l *life) jitter(d *spec.Definition) {
+	d.Jitter = spec.Duration{}
 	if l.rand.IntN(2) == 0 {
-		d.Jitter = domain.DurationOf(time.Duration(l.rand.IntN(40)) * time.Second)
+		d.Jitter = spec.DurationOf(time.Duration(l.rand.IntN(40)) * time.Second)
 	}
 }
 
-func (l *life) definition(name string) domain.Definition {
-	return Definition(name, l.schedule, l.jitter, func(d *domain.Definition) {
-		d.Missed.Policy = Pick(l.rand, domain.MissedSkip, domain.MissedFireOnce, domain.MissedFireAll)
-		d.Missed.Window = domain.DurationOf(Pick(l.rand, time.Minute, 5*time.Minute, time.Hour))
-		d.ConcurrencyPolicy = Pick(l.rand, domain.PolicyAllow, domain.PolicyForbid,
-			domain.PolicyReplace, domain.PolicyWait)
+func (l *life) definition(name string) spec.Definition {
+	return Definition(name, l.schedule, l.jitter, func(d *spec.Definition) {
+		d.Missed.Policy = Pick(l.rand, spec.MissedSkip, spec.MissedFireOnce, spec.MissedFireAll)
+		d.Missed.Window = spec.DurationOf(Pick(l.rand, time.Minute, 5*time.Minute, time.Hour))
+		d.ConcurrencyPolicy = Pick(l.rand, spec.PolicyAllow, spec.PolicyForbid,
+			spec.PolicyReplace, spec.PolicyWait)
 		if l.rand.IntN(4) == 0 {
-			d.ExpiresAfter = domain.DurationOf(time.Duration(1+l.rand.IntN(300)) * time.Second)
+			d.ExpiresAfter = spec.DurationOf(time.Duration(1+l.rand.IntN(300)) * time.Second)
 		}
 	})
 }
@@ -155,7 +156,7 @@ func (l *life) step() {
 			jobs.NewJob{Definition: d, Paused: Pick(l.rand, nil, new(bool), new(true))}, nil, false)
 	case 1, 2:
 		change := Pick(l.rand, l.schedule, l.jitter,
-			func(d *domain.Definition) { d.Description += "." }, func(*domain.Definition) {})
+			func(d *spec.Definition) { d.Description += "." }, func(*spec.Definition) {})
 		put := l.rand.IntN(2) == 0
 		l.note("edit %s, put %t", name, put)
 		if put {

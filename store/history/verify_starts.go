@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/pg"
 )
 
@@ -88,7 +89,7 @@ func (r *startRate) serve(until time.Time) {
 		}
 		r.waiting = r.waiting[1:]
 	}
-	r.at = domain.Later(r.at, until)
+	r.at = spec.Later(r.at, until)
 }
 
 // end reports the limit if its runs started too fast.

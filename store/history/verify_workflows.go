@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/pg"
 )
 
@@ -41,7 +42,7 @@ type verifiedWorkflow struct {
 	reason      domain.Reason
 	steps       string
 	known, idle bool
-	definition  domain.Definition
+	definition  spec.Definition
 	runs        map[string]domain.StepRun
 	began       map[string]time.Time // when the runs of steps were made that were claimed
 }
@@ -159,7 +160,7 @@ func (w *verifiedWorkflow) disorder() string {
 			before, has := w.runs[name]
 			switch {
 			case !ran:
-			case !has || !before.Status.Final() || s.When != domain.WhenEnded && before.Status != domain.StatusSucceeded:
+			case !has || !before.Status.Final() || s.When != spec.WhenEnded && before.Status != domain.StatusSucceeded:
 				return fmt.Sprintf("its step %s ran, and step %s, on which it depends, had not ended as that needs", s.Name, name)
 			case began.Before(before.FinishedAt.Add(-apart)):
 				return fmt.Sprintf("its step %s began before step %s, on which it depends, had ended", s.Name, name)

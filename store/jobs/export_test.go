@@ -1,6 +1,6 @@
 package jobs
 
-import "punctual/scheduler/domain"
+import "punctual/scheduler/spec"
 
 // CrossCheckBy replaces the cross-check of definitions that are written.
-func (s *Jobs) CrossCheckBy(check func(*domain.Timetable) error) { s.crossCheck = check }
+func (s *Jobs) CrossCheckBy(check func(*spec.Timetable) error) { s.crossCheck = check }

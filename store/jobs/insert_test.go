@@ -7,7 +7,7 @@ import (
 	"time"
 
 	. "punctual/internal/storetest"
-	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/jobs"
 )
 
@@ -21,28 +21,28 @@ func TestACreatedJobIsAsItIsReadBack(t *testing.T) {
 		paused *bool
 		change Option
 	}{
-		{"plain", nil, func(*domain.Definition) {}},
-		{"paused", &paused, func(*domain.Definition) {}},
+		{"plain", nil, func(*spec.Definition) {}},
+		{"paused", &paused, func(*spec.Definition) {}},
 		{"without a schedule", nil, Never},
 		{"of one shot, to the nanosecond", nil, At(soon.Add(123_456_789 * time.Nanosecond))},
 		{"of one shot that is paused", &paused, At(soon)},
-		{"delayed", nil, func(d *domain.Definition) {
-			d.Schedule = domain.Schedule{Delay: domain.DurationOf(1234567891 * time.Nanosecond)}
+		{"delayed", nil, func(d *spec.Definition) {
+			d.Schedule = spec.Schedule{Delay: spec.DurationOf(1234567891 * time.Nanosecond)}
 		}},
 		{
 			"over before it began", nil,
-			func(d *domain.Definition) { d.Schedule.EndsAt = domain.InstantOf(soon.Add(-2 * time.Hour)) },
+			func(d *spec.Definition) { d.Schedule.EndsAt = spec.InstantOf(soon.Add(-2 * time.Hour)) },
 		},
-		{"with jitter", nil, func(d *domain.Definition) {
-			d.Schedule = domain.Schedule{Cron: "0 3 * * *", Timezone: "America/Los_Angeles"}
-			d.Jitter = domain.DurationOf(time.Minute + 7*time.Nanosecond)
+		{"with jitter", nil, func(d *spec.Definition) {
+			d.Schedule = spec.Schedule{Cron: "0 3 * * *", Timezone: "America/Los_Angeles"}
+			d.Jitter = spec.DurationOf(time.Minute + 7*time.Nanosecond)
 		}},
-		{"with everything else", nil, func(d *domain.Definition) {
+		{"with everything else", nil, func(d *spec.Definition) {
 			d.Labels = map[string]string{"team": "billing"}
 			d.Target.Headers = map[string]string{"x-a": "<&>"}
 			d.Target.Body = json.RawMessage(`{"b": 1.0,  "a":"<x> & \u0007"}`)
-			d.ConcurrencyPolicy, d.Retry.GiveUpOn = domain.PolicyForbid, []int{}
-			d.Notify = []domain.Notify{{On: []domain.Event{domain.EventDead}, URL: "https://example.com/pager"}}
+			d.ConcurrencyPolicy, d.Retry.GiveUpOn = spec.PolicyForbid, []int{}
+			d.Notify = []spec.Notify{{On: []spec.Event{spec.EventDead}, URL: "https://example.com/pager"}}
 		}},
 	} {
 		t.Run(k.name, func(t *testing.T) {

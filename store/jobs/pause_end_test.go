@@ -11,6 +11,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/history"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -79,7 +80,7 @@ func TestAPauseEndsWhenItSays(t *testing.T) {
 		},
 		{
 			"missed slots are let go",
-			[]Option{Missed(domain.MissedSkip)},
+			[]Option{Missed(spec.MissedSkip)},
 			[]string{"schedule skipped paused x3", "schedule skipped missed x3"},
 		},
 		{
@@ -137,7 +138,7 @@ func TestAOneShotOfAPauseThatIsOver(t *testing.T) {
 
 func TestManyPausesEndAtOneInstant(t *testing.T) {
 	c := NewFixture(t)
-	var list []domain.Definition
+	var list []spec.Definition
 	for i := range 1500 {
 		list = append(list, Definition(fmt.Sprint("j", i)))
 	}

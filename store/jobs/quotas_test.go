@@ -11,13 +11,14 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/jobs"
 	"punctual/store/tenants"
 )
 
 // full reports whether an error says that the tenant has reached its limit of jobs.
 func full(err error) bool {
-	refusal, is := errors.AsType[*domain.Refusal](err)
+	refusal, is := errors.AsType[*spec.Refusal](err)
 	return is && refusal.Code == "limit"
 }
 
@@ -114,7 +115,7 @@ func TestSlotsComeNoCloserThanATenantsMay(t *testing.T) {
 	} {
 		_, err := c.TryCreate(strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-"), test.schedule)
 		if (test.refused == "") != (err == nil) ||
-			err != nil && (len(domain.BlamesOf(err)) == 0 || !strings.HasPrefix(err.Error(), test.refused)) {
+			err != nil && (len(spec.BlamesOf(err)) == 0 || !strings.HasPrefix(err.Error(), test.refused)) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}

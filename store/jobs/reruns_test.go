@@ -11,6 +11,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/jobs"
 )
 
@@ -175,7 +176,7 @@ func TestAStepIsSet(t *testing.T) {
 // refusedFor returns the fields that an error blames, with why.
 func refusedFor(err error) string {
 	var list []string
-	for _, p := range domain.BlamesOf(err) {
+	for _, p := range spec.BlamesOf(err) {
 		list = append(list, p.Field+" "+p.Message)
 	}
 	return strings.Join(list, "; ")
@@ -184,7 +185,7 @@ func refusedFor(err error) string {
 func TestWhichDefinitionARerunHas(t *testing.T) {
 	c := NewReplica(t)
 	first := failedETL(c)
-	c.Edit("etl", func(d *domain.Definition) {
+	c.Edit("etl", func(d *spec.Definition) {
 		d.Steps = nil
 		Steps("extract", "transform", "load<transform", "clean<load!")(d)
 	})

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	. "punctual/internal/storetest"
-	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/jobs"
 )
 
@@ -31,8 +31,8 @@ func swallowedBy(rec jobs.Record) string {
 
 // startingAt gives a job an hourly schedule from an instant on.
 func startingAt(at time.Time) Option {
-	return func(d *domain.Definition) {
-		d.Schedule = domain.Schedule{Every: domain.DurationOf(time.Hour), StartsAt: domain.InstantOf(at)}
+	return func(d *spec.Definition) {
+		d.Schedule = spec.Schedule{Every: spec.DurationOf(time.Hour), StartsAt: spec.InstantOf(at)}
 	}
 }
 

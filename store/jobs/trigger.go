@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/names"
@@ -19,7 +20,7 @@ import (
 // ActiveRunError says that the job's concurrency policy does not allow a trigger now.
 type ActiveRunError struct {
 	Run    uuid.UUID // the run that prevents it
-	Policy domain.ConcurrencyPolicy
+	Policy spec.ConcurrencyPolicy
 }
 
 func (e *ActiveRunError) Error() string {
@@ -28,7 +29,7 @@ func (e *ActiveRunError) Error() string {
 
 // Unwrap returns how a caller is refused.
 func (e *ActiveRunError) Unwrap() error {
-	return &domain.Refusal{Code: "active_run", Reason: e.Error(), Run: &e.Run}
+	return &spec.Refusal{Code: "active_run", Reason: e.Error(), Run: &e.Run}
 }
 
 // TriggerJob makes a run of a job that any replica may claim at once, whatever the job's schedule says. It works for
@@ -55,14 +56,14 @@ func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (r
 
 // takes refuses what a run of a job with steps cannot be given, as it sends nothing itself.
 func (j *jobRow) takes(headers map[string]string, sameKey bool) error {
-	var blames []domain.Problem
+	var blames []spec.Problem
 	if headers != nil && j.Definition.IsWorkflow() {
-		blames = append(blames, domain.Blame("headers", "the job has steps, which have headers of their own; leave it out"))
+		blames = append(blames, spec.Blame("headers", "the job has steps, which have headers of their own; leave it out"))
 	}
 	if sameKey && j.Definition.IsWorkflow() {
-		blames = append(blames, domain.Blame("same_key", "the job has steps, which have keys of their own; leave it out"))
+		blames = append(blames, spec.Blame("same_key", "the job has steps, which have keys of their own; leave it out"))
 	}
-	return domain.Invalid(blames)
+	return spec.Invalid(blames)
 }
 
 // lockToTrigger finds a job and keeps it from being deleted until the run is written. It does not lock the job's
@@ -122,13 +123,13 @@ func (r manualRun) shot(version int32) any {
 }
 
 // mayWait refuses a run of a job with the policy queue while as many wait as may.
-func (s *Jobs) mayWait(ctx context.Context, tx *pg.Tx, job *jobRow, policy domain.ConcurrencyPolicy) error {
-	if policy != domain.PolicyQueue {
+func (s *Jobs) mayWait(ctx context.Context, tx *pg.Tx, job *jobRow, policy spec.ConcurrencyPolicy) error {
+	if policy != spec.PolicyQueue {
 		return nil
 	}
 	pending, err := claim.Pending(ctx, tx, &domain.Job{ID: job.ID, Definition: job.Definition})
 	if most := job.Definition.WithDefaults().MaxPendingRuns; err == nil && pending[job.ID] >= most {
-		return &domain.Refusal{Code: "limit", Reason: fmt.Sprintf(
+		return &spec.Refusal{Code: "limit", Reason: fmt.Sprintf(
 			"%d runs of job %q wait, and no more may (max_pending_runs)", most, job.Definition.Name)}
 	}
 	return err

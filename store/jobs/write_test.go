@@ -12,6 +12,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -20,7 +21,7 @@ import (
 func TestCreateJob(t *testing.T) {
 	c := NewFixture(t)
 	ctx := t.Context()
-	job := c.Create("a", Labelled("team", "billing"), Described("<&> ü"), func(d *domain.Definition) {
+	job := c.Create("a", Labelled("team", "billing"), Described("<&> ü"), func(d *spec.Definition) {
 		d.Target.Body = json.RawMessage(`{"b":1.0,"a":"<x> & \u0007"}`)
 	})
 	if job.Version != 1 || job.State != domain.JobActive || job.NextRunAt == nil ||
@@ -37,8 +38,8 @@ func TestCreateJob(t *testing.T) {
 	_, err := c.TryCreate("a")
 	WantError(t, err, jobs.ErrNameTaken)
 
-	_, err = c.TryCreate("b", func(d *domain.Definition) { d.Queue = "nowhere" })
-	if blamed := domain.Blame("queue", `there is no queue "nowhere"; there are: default`); !errors.Is(err, blamed) {
+	_, err = c.TryCreate("b", func(d *spec.Definition) { d.Queue = "nowhere" })
+	if blamed := spec.Blame("queue", `there is no queue "nowhere"; there are: default`); !errors.Is(err, blamed) {
 		t.Errorf("an unknown queue: %v", err)
 	}
 
@@ -52,7 +53,7 @@ func TestCreateJob(t *testing.T) {
 	}
 
 	over := c.Create("over",
-		func(d *domain.Definition) { d.Schedule.EndsAt = domain.InstantOf(time.Now().Add(-time.Hour)) })
+		func(d *spec.Definition) { d.Schedule.EndsAt = spec.InstantOf(time.Now().Add(-time.Hour)) })
 	if over.State != domain.JobCompleted || over.CompletedAt == nil {
 		t.Errorf("a job with no slot left is %s", over.State)
 	}
@@ -119,9 +120,9 @@ func TestPutJob(t *testing.T) {
 	past := time.Now().Add(-time.Minute)
 	for _, test := range []struct {
 		name     string
-		before   domain.Definition
+		before   spec.Definition
 		complete bool
-		put      domain.Definition
+		put      spec.Definition
 		version  int32
 		state    domain.JobState
 		moved    bool // the next slot must change
@@ -132,7 +133,7 @@ func TestPutJob(t *testing.T) {
 		},
 		{
 			name: "a default written out is no change", before: Definition("j"),
-			put:     Definition("j", func(d *domain.Definition) { d.Priority = domain.PriorityNormal }),
+			put:     Definition("j", func(d *spec.Definition) { d.Priority = spec.PriorityNormal }),
 			version: 1, state: domain.JobActive,
 		},
 		{
@@ -141,7 +142,7 @@ func TestPutJob(t *testing.T) {
 		},
 		{
 			name: "the same period written otherwise is a change that does not move the next slot", before: Definition("j"),
-			put:     Definition("j", func(d *domain.Definition) { _ = d.Schedule.Every.UnmarshalText([]byte("60m")) }),
+			put:     Definition("j", func(d *spec.Definition) { _ = d.Schedule.Every.UnmarshalText([]byte("60m")) }),
 			version: 2, state: domain.JobActive,
 		},
 		{
@@ -191,7 +192,7 @@ func TestPutJob(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := NewFixture(t)
-			before := c.Create("j", func(d *domain.Definition) { *d = test.before })
+			before := c.Create("j", func(d *spec.Definition) { *d = test.before })
 			if test.complete {
 				c.Complete(before.ID)
 				before = c.Get("j")
@@ -215,7 +216,7 @@ func TestPutJob(t *testing.T) {
 }
 
 // allDefaults writes out the defaults that the API shows with a job.
-func allDefaults(d *domain.Definition) {
+func allDefaults(d *spec.Definition) {
 	*d = d.WithDefaults()
 	d.Jitter = d.EffectiveJitter(0)
 }
@@ -241,10 +242,10 @@ func TestAPutThatOnlyPausesLeavesADelayAlone(t *testing.T) {
 
 func TestAnInstantFurtherBackThanRunsAreKeptIsRefused(t *testing.T) {
 	c := NewFixture(t)
-	old := domain.InstantOf(time.Now().Add(-31 * 24 * time.Hour))
-	ancient := func(d *domain.Definition) { d.Schedule = domain.Schedule{At: old} }
+	old := spec.InstantOf(time.Now().Add(-31 * 24 * time.Hour))
+	ancient := func(d *spec.Definition) { d.Schedule = spec.Schedule{At: old} }
 	tooOld := func(err error) bool {
-		blamed := domain.BlamesOf(err)
+		blamed := spec.BlamesOf(err)
 		return len(blamed) == 1 && blamed[0].Field == "schedule.at" && strings.Contains(blamed[0].Message, old.String())
 	}
 	if _, err := c.TryCreate("j", ancient); !tooOld(err) {
@@ -354,13 +355,13 @@ func TestEditJob(t *testing.T) {
 		c := NewFixture(t)
 		c.Create("a")
 		c.Create("b")
-		_, err := c.TryEdit("a", func(d *domain.Definition) { d.Name = "b" })
+		_, err := c.TryEdit("a", func(d *spec.Definition) { d.Name = "b" })
 		WantError(t, err, jobs.ErrNameTaken)
 	})
 	t.Run("a job can be renamed", func(t *testing.T) {
 		c := NewFixture(t)
 		job := c.Create("a")
-		c.Edit("a", func(d *domain.Definition) { d.Name = "b" })
+		c.Edit("a", func(d *spec.Definition) { d.Name = "b" })
 		if c.Get("b").ID != job.ID {
 			t.Error("the new name does not mean it")
 		}
@@ -371,7 +372,7 @@ func TestEditJob(t *testing.T) {
 		old := c.Create("b", Delay(time.Hour))
 		c.Complete(old.ID)
 		job := c.Create("a")
-		c.Edit("a", func(d *domain.Definition) { d.Name = "b" })
+		c.Edit("a", func(d *spec.Definition) { d.Name = "b" })
 		if c.Get("b").ID != job.ID {
 			t.Error("the new name does not mean it")
 		}
@@ -386,7 +387,7 @@ func TestEditJob(t *testing.T) {
 			t.Fatal(queues, err)
 		}
 		job := c.Create("a")
-		c.Edit("a", func(d *domain.Definition) { d.Queue, d.Priority = "slow", domain.PriorityLow })
+		c.Edit("a", func(d *spec.Definition) { d.Queue, d.Priority = "slow", spec.PriorityLow })
 		if lane := c.Count(`SELECT lane FROM punctual.schedules WHERE job_id = $1`, job.ID); lane != int(queues["slow"])*4+2 {
 			t.Errorf("lane %d", lane)
 		}
@@ -456,13 +457,13 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 		},
 		{
 			name: "missed slots that are skipped are recorded",
-			job:  []Option{Rarely, Missed(domain.MissedSkip)},
+			job:  []Option{Rarely, Missed(spec.MissedSkip)},
 			ago:  5 * time.Minute, change: Every(2 * time.Hour),
 			history: []string{"schedule skipped missed x1"}, state: domain.JobActive,
 		},
 		{
 			name: "each missed slot runs that the policy wants to run, though no run may overlap another",
-			job:  []Option{HalfPast, Tolerant, Forbid, Missed(domain.MissedFireAll)},
+			job:  []Option{HalfPast, Tolerant, Forbid, Missed(spec.MissedFireAll)},
 			ago:  3 * time.Hour, change: Every(2 * time.Hour),
 			history: []string{
 				"catchup pending late", "catchup pending late", "catchup pending late", "schedule skipped overlap x1",
@@ -480,7 +481,7 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 		{
 			name: "a one-shot that is due fires, and its job is completed",
 			job:  []Option{Delay(time.Hour)}, ago: time.Second,
-			change: func(d *domain.Definition) {
+			change: func(d *spec.Definition) {
 				*d = Definition("a", At(time.Now().Add(-time.Second)), Described("x"))
 			},
 			history: []string{"schedule pending"}, state: domain.JobActive,
@@ -502,7 +503,7 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 			if after.State != test.state {
 				t.Errorf("the job is %s", after.State)
 			}
-			past := after.Definition.Schedule.Kind() == domain.KindAt // the schedule keeps its instant
+			past := after.Definition.Schedule.Kind() == spec.KindAt // the schedule keeps its instant
 			if after.NextRunAt != nil && test.jitter == 0 && !past && after.NextRunAt.Before(after.UpdatedAt) {
 				t.Errorf("the next slot is due at %v, in the past", after.NextRunAt)
 			}
@@ -553,4 +554,4 @@ func inTurn(c Fixture, job uuid.UUID, n int, others func()) {
 
 // jittered gives a job a jitter whose offset exceeds a few seconds for nearly all ids. The tests set next_run_at
 // themselves.
-func jittered(d *domain.Definition) { d.Jitter = domain.DurationOf(20 * time.Minute) }
+func jittered(d *spec.Definition) { d.Jitter = spec.DurationOf(20 * time.Minute) }

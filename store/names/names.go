@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/pg"
 )
 
@@ -37,7 +38,7 @@ func Find(ctx context.Context, q pg.Querier, tenant int32, ref string) (uuid.UUI
 type Job struct {
 	ID       uuid.UUID
 	State    domain.JobState
-	Schedule domain.Schedule
+	Schedule spec.Schedule
 }
 
 // FindAll returns the jobs that the names mean: the active or paused job, or else the newest completed one.
@@ -61,7 +62,7 @@ func FindAll(ctx context.Context, q pg.Querier, tenant int32, names []string) (m
 	var name, schedule string
 	var job Job
 	_, err := pgx.ForEachRow(rows, []any{&name, &job.ID, &job.State, &schedule}, func() error {
-		job.Schedule = domain.Schedule{}
+		job.Schedule = spec.Schedule{}
 		if err := json.Unmarshal([]byte(schedule), &job.Schedule); err != nil {
 			return fmt.Errorf("job %s: its schedule: %w", job.ID, err)
 		}

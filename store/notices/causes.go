@@ -13,6 +13,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
+	"punctual/scheduler/spec"
 	"punctual/store/pg"
 )
 
@@ -57,9 +58,9 @@ func passingKey(d domain.Digest) string {
 		}
 	}
 	switch d.Events[len(d.Events)-1].Event {
-	case domain.EventLate:
+	case spec.EventLate:
 		return key(notice.KindLate)
-	case domain.EventDropped:
+	case spec.EventDropped:
 		return key(notice.KindDropped)
 	default:
 		return key(notice.KindMissed)
@@ -121,7 +122,7 @@ func (to *recipient) tellPassing(key string, rows []*state, w world) (s notice.S
 			continue
 		}
 		for _, e := range r.unsent.Events {
-			c.Newest = domain.Later(c.Newest, e.LastAt)
+			c.Newest = spec.Later(c.Newest, e.LastAt)
 		}
 	}
 	if open && (s.Since == nil || c.Since.Before(*s.Since)) {

@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 )
 
 // Of the events of a job that are over, the newest with a known cause names the subject that they are told under.
 func TestTheNewestEventNamesTheCause(t *testing.T) {
-	limit := domain.DigestEvent{Event: domain.EventLate, Cause: "limit", CauseName: "max_runs_per_second"}
-	queue := domain.DigestEvent{Event: domain.EventMissed, Cause: "queue_unserved", CauseName: "reports"}
-	late, missed := domain.DigestEvent{Event: domain.EventLate}, domain.DigestEvent{Event: domain.EventMissed}
+	limit := domain.DigestEvent{Event: spec.EventLate, Cause: "limit", CauseName: "max_runs_per_second"}
+	queue := domain.DigestEvent{Event: spec.EventMissed, Cause: "queue_unserved", CauseName: "reports"}
+	late, missed := domain.DigestEvent{Event: spec.EventLate}, domain.DigestEvent{Event: spec.EventMissed}
 	for want, events := range map[string][]domain.DigestEvent{
 		"queue:shop:reports":             {limit, queue},
 		"limit:shop:max_runs_per_second": {limit, missed},

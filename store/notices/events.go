@@ -10,6 +10,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
+	"punctual/scheduler/spec"
 	"punctual/store/claim"
 	"punctual/store/days"
 	"punctual/store/pg"
@@ -130,7 +131,7 @@ type Following struct {
 func (f *Following) Concerns(job *domain.Job) bool { return len(f.Of(job)) > 0 }
 
 // Starts implements claim.Following.
-func (f *Following) Starts(job *domain.Job) bool { return domain.Asks(f.Of(job), domain.EventStarted) }
+func (f *Following) Starts(job *domain.Job) bool { return spec.Asks(f.Of(job), spec.EventStarted) }
 
 // Asks implements claim.Following.
 func (f *Following) Asks() []string {
@@ -156,7 +157,7 @@ type rows struct {
 	responses []*seal.Text
 }
 
-func (n *rows) add(run uuid.UUID, e domain.Event, response string) {
+func (n *rows) add(run uuid.UUID, e spec.Event, response string) {
 	n.runs, n.events = append(n.runs, run), append(n.events, string(e))
 	n.responses = append(n.responses, excerpt(response))
 }
@@ -174,9 +175,9 @@ func (f *Following) QueueEvents(b *pgx.Batch, events []claim.RunEvent) {
 	var starts lifecycle
 	for _, e := range events {
 		switch list := f.Of(e.Job); {
-		case e.Event == domain.EventStarted:
+		case e.Event == spec.EventStarted:
 			starts.add(list, e.Job, e.Run, e.Event)
-		case domain.Asks(list, e.Event):
+		case spec.Asks(list, e.Event):
 			told.add(e.Run, e.Event, "")
 		}
 	}
@@ -212,28 +213,28 @@ func (f *Following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, _ claim.D
 	for _, o := range outcomes {
 		list := f.Of(o.Job)
 		if o.Verdict == domain.Succeed {
-			ends.add(list, o.Job, o.RunID, domain.EventSucceeded)
+			ends.add(list, o.Job, o.RunID, spec.EventSucceeded)
 		}
-		if !domain.Asks(list,
-			domain.EventFailing, domain.EventDead, domain.EventStale, domain.EventRecovered) {
+		if !spec.Asks(list,
+			spec.EventFailing, spec.EventDead, spec.EventStale, spec.EventRecovered) {
 			continue
 		}
 		switch end := o.End(); {
 		case end.Status == domain.StatusSucceeded:
-			all.add(o, domain.Asks(list, domain.EventRecovered))
+			all.add(o, spec.Asks(list, spec.EventRecovered))
 			succeeded = true
 		case end.Status == domain.StatusDead, o.Verdict == domain.Expire: // the row says whether an expired run is dead
-			if domain.Asks(list, domain.EventDead) {
-				dead.add(o.RunID, domain.EventDead, o.Response)
+			if spec.Asks(list, spec.EventDead) {
+				dead.add(o.RunID, spec.EventDead, o.Response)
 			}
 			fallthrough
 		case end.Attempt == domain.AttemptFailed,
 			end.Attempt == domain.AttemptTimedOut,
 			end.Attempt == domain.AttemptLost:
-			failed.add(o, domain.Asks(list, domain.EventFailing))
+			failed.add(o, spec.Asks(list, spec.EventFailing))
 			all.add(o, false)
 		case o.Verdict == domain.Hold && o.Held.Since.Equal(o.FinishedAt): // its host is down: counts as a failed attempt
-			failed.add(o, domain.Asks(list, domain.EventFailing))
+			failed.add(o, spec.Asks(list, spec.EventFailing))
 		}
 	}
 	f.queueApprovals(b, outcomes)

@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
+	"punctual/scheduler/spec"
 	"punctual/store/pg"
 	"punctual/store/seal"
 )
@@ -21,7 +22,7 @@ const gap = 5 * time.Minute
 // change is what is new of one kind of trouble of a job, for a recipient.
 type change struct {
 	tenant    int32
-	to        domain.Recipient
+	to        spec.Recipient
 	recipient uuid.UUID
 	job       uuid.UUID
 	kind      string
@@ -81,9 +82,9 @@ func (t *collection) join(ctx context.Context, b *pgx.Batch) error {
 
 // changes tells apart what is new of a job by the kind of its trouble. The end of overlaps is told to all who hear of
 // them. Overlaps that are over are not told.
-func (j *collected) changes(to domain.Recipient, digest domain.Digest) (all []change) {
-	for kind, resolves := range map[string]bool{health: to.Asks(j.list, domain.EventRecovered), overlaps: j.overlaps} {
-		part := digest.Only(func(e domain.Event) bool { return (e == domain.EventOverlapping) == (kind == overlaps) })
+func (j *collected) changes(to spec.Recipient, digest domain.Digest) (all []change) {
+	for kind, resolves := range map[string]bool{health: to.Asks(j.list, spec.EventRecovered), overlaps: j.overlaps} {
+		part := digest.Only(func(e spec.Event) bool { return (e == spec.EventOverlapping) == (kind == overlaps) })
 		if len(part.Events) == 0 || kind == overlaps && !j.overlaps {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
+	"punctual/scheduler/spec"
 	"punctual/store/aside"
 	"punctual/store/pg"
 )
@@ -42,8 +43,8 @@ type lifecycle struct {
 	urls, events     []string
 }
 
-func (l *lifecycle) add(list []domain.Notify, job *domain.Job, run uuid.UUID, e domain.Event) {
-	if !domain.Asks(list, e) {
+func (l *lifecycle) add(list []spec.Notify, job *domain.Job, run uuid.UUID, e spec.Event) {
+	if !spec.Asks(list, e) {
 		return
 	}
 	for _, to := range domain.Recipients(list) {

@@ -13,6 +13,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
+	"punctual/scheduler/spec"
 	"punctual/store/days"
 	"punctual/store/notices"
 	"punctual/store/pg"
@@ -111,15 +112,15 @@ func TestTheEndOfSteadyOverlapsIsTold(t *testing.T) {
 		"it is paused":  func(c Replica, _ uuid.UUID) { c.Pause("job") },
 		"it is deleted": func(c Replica, _ uuid.UUID) { c.DeleteJob("job") },
 		"nobody asks": func(c Replica, id uuid.UUID) {
-			c.Edit("job", func(d *domain.Definition) { d.Notify = nil })
+			c.Edit("job", func(d *spec.Definition) { d.Notify = nil })
 			c.Clear(id)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, world := withRecipients(t)
-			job := c.Create("job", Rarely, slackly, statefully, func(d *domain.Definition) {
+			job := c.Create("job", Rarely, slackly, statefully, func(d *spec.Definition) {
 				for i := range d.Notify {
-					d.Notify[i].On = []domain.Event{domain.EventOverlapping}
+					d.Notify[i].On = []spec.Event{spec.EventOverlapping}
 				}
 			}).ID
 			crowd(c, job)
@@ -147,9 +148,9 @@ func TestTheEndOfSteadyOverlapsIsTold(t *testing.T) {
 // A job that fails and skips slots has two incidents: the end of one is not the end of the other.
 func TestARecoveryDoesNotEndOverlaps(t *testing.T) {
 	c, world := withRecipients(t)
-	job := c.Create("job", Rarely, statefully, func(d *domain.Definition) {
+	job := c.Create("job", Rarely, statefully, func(d *spec.Definition) {
 		for i := range d.Notify {
-			d.Notify[i].On = domain.Events
+			d.Notify[i].On = spec.Events
 		}
 	}).ID
 	c.Dies("job")
@@ -197,9 +198,9 @@ func TestManyOverlapsAreOneMessage(t *testing.T) {
 	c := NewReplica(t)
 	c.Secret("key", "routing")
 	const jobs = 130
-	c.Many(jobs, "job", 0, Rarely, Everything, func(d *domain.Definition) {
-		d.Notify = append(d.Notify, domain.Notify{
-			On: domain.Events, Format: domain.FormatPagerDuty, URL: pagerURL, Secret: "key",
+	c.Many(jobs, "job", 0, Rarely, Everything, func(d *spec.Definition) {
+		d.Notify = append(d.Notify, spec.Notify{
+			On: spec.Events, Format: spec.FormatPagerDuty, URL: pagerURL, Secret: "key",
 		})
 	})
 	c.Exec(`INSERT INTO punctual.notified (job_id, overlapping_since) SELECT id, now() FROM punctual.jobs

@@ -9,6 +9,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
+	"punctual/scheduler/spec"
 )
 
 const (
@@ -55,12 +56,12 @@ const (
 const over = "over"
 
 // stateful reports whether a recipient keeps a state for each subject, as opposed to a list of messages for people.
-func stateful(f domain.Format) bool {
-	return f == domain.FormatPagerDuty || f == domain.FormatAlertmanager
+func stateful(f spec.Format) bool {
+	return f == spec.FormatPagerDuty || f == spec.FormatAlertmanager
 }
 
 // settle finds the newest state of rows, and the subjects that they belong to.
-func settle(rows []*state, f domain.Format) {
+func settle(rows []*state, f spec.Format) {
 	for _, r := range rows {
 		r.settle(f)
 	}
@@ -90,7 +91,7 @@ func (to *recipient) plan(rows []*state, w world) []notice.Subject {
 		for _, r := range groups[key] {
 			names += len(r.base.Job) + 10
 		}
-		if len(all) > 0 && (to.To.Format == domain.FormatPagerDuty || names > mostNames) {
+		if len(all) > 0 && (to.To.Format == spec.FormatPagerDuty || names > mostNames) {
 			to.lookAt = &to.now // the next message tells of it
 			break
 		}
@@ -124,7 +125,7 @@ func (r *state) unreachable() bool {
 }
 
 // settle finds the row's newest state. Trouble that is over before the recipient could hear of it is no incident.
-func (r *state) settle(f domain.Format) {
+func (r *state) settle(f spec.Format) {
 	if r.unsent == nil {
 		return
 	}
@@ -144,8 +145,8 @@ func (r *state) settle(f domain.Format) {
 	}
 	_, _, grouped := kindOf(r.key) // whose recovery is told with that of the others
 	if state.EndsTrouble() && !r.open && (stateful(f) || known || r.kind == overlaps) && !grouped {
-		kept := r.unsent.Only(func(e domain.Event) bool {
-			return e == domain.EventLate || e == domain.EventMissed || e == domain.EventDropped
+		kept := r.unsent.Only(func(e spec.Event) bool {
+			return e == spec.EventLate || e == spec.EventMissed || e == spec.EventDropped
 		})
 		if r.unsent, r.key = &kept, ""; len(kept.Events) == 0 {
 			r.fate = forgets
@@ -157,7 +158,7 @@ func (r *state) settle(f domain.Format) {
 }
 
 // nameIncidents says which subject each row that has something to tell belongs to. A row that is open keeps its own.
-func nameIncidents(rows []*state, f domain.Format) {
+func nameIncidents(rows []*state, f spec.Format) {
 	own := map[string][]*state{}
 	for _, r := range rows {
 		if r.fate == forgets || r.unsent == nil || r.key != "" {
@@ -178,7 +179,7 @@ func nameIncidents(rows []*state, f domain.Format) {
 		}
 	}
 	for kind, rows := range own {
-		if f != domain.FormatPagerDuty || len(rows) <= together {
+		if f != spec.FormatPagerDuty || len(rows) <= together {
 			continue
 		}
 		key := map[string]string{health: string(notice.KindJobs), overlaps: overlaps}[kind] + ":" + uuid.NewString()
@@ -259,10 +260,10 @@ func (to *recipient) reached(key, name string, rows []*state) bool {
 		own := r.troubled && !r.unreachable()
 		for _, e := range r.unsent.Events {
 			switch {
-			case e.Event == domain.EventRecovered && r.unsent.Host == name, e.Event == domain.EventDead && own:
-				answered = domain.Later(answered, e.LastAt)
-			case e.Event == domain.EventDead || e.Event == domain.EventFailing:
-				failed = domain.Later(failed, e.LastAt)
+			case e.Event == spec.EventRecovered && r.unsent.Host == name, e.Event == spec.EventDead && own:
+				answered = spec.Later(answered, e.LastAt)
+			case e.Event == spec.EventDead || e.Event == spec.EventFailing:
+				failed = spec.Later(failed, e.LastAt)
 			}
 		}
 	}
@@ -278,7 +279,7 @@ func addJobs(s *notice.Subject, rows []*state) {
 		}
 		for _, e := range digest.Events {
 			since := e.FirstAt
-			if e.Since != nil && e.Event != domain.EventStale {
+			if e.Since != nil && e.Event != spec.EventStale {
 				since = *e.Since
 			}
 			over := s.State == notice.StateFiring && e.Event.EndsTrouble()

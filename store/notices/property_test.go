@@ -13,6 +13,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
+	"punctual/scheduler/spec"
 )
 
 // incidents models what a recipient holds for open: PagerDuty by dedup_key, Alertmanager by labels.
@@ -21,7 +22,7 @@ type incidents map[string]bool
 // take applies a message to the model.
 func (i incidents) take(t *testing.T, m notice.Outgoing) {
 	t.Helper()
-	if m.To.Format == domain.FormatPagerDuty {
+	if m.To.Format == spec.FormatPagerDuty {
 		var e struct {
 			Action string `json:"event_action"`
 			Key    string `json:"dedup_key"`
@@ -52,21 +53,21 @@ func (i incidents) open() (keys []string) {
 const pagerURL, alertsURL = "https://pager.example/", "https://alerts.example/api/v2/alerts"
 
 // statefully makes a job tell PagerDuty and Alertmanager of its health.
-func statefully(d *domain.Definition) {
-	for format, url := range map[domain.Format]string{
-		domain.FormatPagerDuty: pagerURL, domain.FormatAlertmanager: alertsURL,
+func statefully(d *spec.Definition) {
+	for format, url := range map[spec.Format]string{
+		spec.FormatPagerDuty: pagerURL, spec.FormatAlertmanager: alertsURL,
 	} {
-		d.Notify = append(d.Notify, domain.Notify{
-			On:     []domain.Event{domain.EventFailing, domain.EventDead, domain.EventRecovered, domain.EventLate},
-			Format: format, URL: url, Secret: map[domain.Format]string{domain.FormatPagerDuty: "key"}[format],
+		d.Notify = append(d.Notify, spec.Notify{
+			On:     []spec.Event{spec.EventFailing, spec.EventDead, spec.EventRecovered, spec.EventLate},
+			Format: format, URL: url, Secret: map[spec.Format]string{spec.FormatPagerDuty: "key"}[format],
 		})
 	}
 }
 
 // pager makes a job tell PagerDuty of its health.
-func pager(d *domain.Definition) {
+func pager(d *spec.Definition) {
 	statefully(d)
-	d.Notify = slices.DeleteFunc(d.Notify, func(n domain.Notify) bool { return n.Format != domain.FormatPagerDuty })
+	d.Notify = slices.DeleteFunc(d.Notify, func(n spec.Notify) bool { return n.Format != spec.FormatPagerDuty })
 }
 
 // The last word of a recipient is the truth for each job, whatever happens to messages on their way: refusals, lost

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/aside"
 	"punctual/store/days"
 	"punctual/store/definitions"
@@ -27,8 +28,8 @@ type watched struct {
 	key    definitions.Version
 	tenant int32
 	watch  domain.Watch
-	stale  *time.Time      // since when it is stale, if it was found stale before
-	list   []domain.Notify // its recipients: the tenant's default, until its definition is known
+	stale  *time.Time    // since when it is stale, if it was found stale before
+	list   []spec.Notify // its recipients: the tenant's default, until its definition is known
 	succAt *time.Time
 
 	succRun uuid.UUID // the run that succeeded then
@@ -180,12 +181,12 @@ func (w *watched) judge(job *domain.Job, b *pgx.Batch) {
 	case !stale && w.stale == nil, !stale && w.watch.Paused:
 		w.look = again
 	case !stale && w.succAt != nil && w.succAt.After(*w.stale): // a success that was being committed meanwhile
-		if domain.Asks(w.list, domain.EventRecovered) {
+		if spec.Asks(w.list, spec.EventRecovered) {
 			b.Queue(insertRecoveredLate, w.succRun, *w.succAt, *w.stale)
 		}
 		w.stale, w.look = nil, again
 	case w.stale != nil: // it was told; after that only a success makes it be looked at again
-	case !domain.Asks(w.list, domain.EventStale):
+	case !spec.Asks(w.list, spec.EventStale):
 		w.look = w.watch.Now.Add(max(min(w.watch.Expect, time.Hour), lookOnceMore))
 	default:
 		b.Queue(insertStale, w.key.Job, w.tenant, w.key.Version, since)

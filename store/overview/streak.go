@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store/days"
 	"punctual/store/pg"
 )
@@ -188,7 +189,7 @@ func readResults(
 	search := days.Search{Index: days.All, Since: now, Until: time.Unix(0, 0)}
 	for _, s := range spans {
 		most[s.job] = s.most
-		search.Since = domain.Earlier(search.Since, domain.IDTime(s.after))
+		search.Since = spec.Earlier(search.Since, domain.IDTime(s.after))
 		if s.below == uuid.Max {
 			search.Until = time.Time{}
 		} else if !search.Until.IsZero() && domain.IDTime(s.below).After(search.Until) {

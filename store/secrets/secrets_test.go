@@ -14,7 +14,7 @@ import (
 
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
-	"punctual/scheduler/domain"
+	"punctual/scheduler/spec"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/names"
@@ -26,20 +26,20 @@ import (
 
 // authBy refers to a stored secret, authValue contains a value.
 func authBy(secret string) Option {
-	return func(d *domain.Definition) {
-		d.Target.Auth = &domain.Auth{Type: domain.AuthBearer, Secret: secret}
+	return func(d *spec.Definition) {
+		d.Target.Auth = &spec.Auth{Type: spec.AuthBearer, Secret: secret}
 	}
 }
 
 func authValue(value string) Option {
-	return func(d *domain.Definition) {
-		d.Target.Auth = &domain.Auth{Type: domain.AuthBearer, Value: domain.HiddenOf(value)}
+	return func(d *spec.Definition) {
+		d.Target.Auth = &spec.Auth{Type: spec.AuthBearer, Value: spec.HiddenOf(value)}
 	}
 }
 
 func secretHeader(name, value string) Option {
-	return func(d *domain.Definition) {
-		d.Target.SecretHeaders = map[string]domain.Hidden{name: domain.HiddenOf(value)}
+	return func(d *spec.Definition) {
+		d.Target.SecretHeaders = map[string]spec.Hidden{name: spec.HiddenOf(value)}
 	}
 }
 
@@ -52,7 +52,7 @@ func reads(c Fixture, name, want string) {
 	}
 }
 
-func jobSecret(c Fixture, job uuid.UUID, h domain.Hidden) string {
+func jobSecret(c Fixture, job uuid.UUID, h spec.Hidden) string {
 	c.T.Helper()
 	id, ok := h.Sealed()
 	if !ok {
@@ -170,20 +170,20 @@ func TestASecretThatAnyPartOfAJobUsesStays(t *testing.T) {
 	url := "http://127.0.0.1:9/hook"
 	for part, use := range map[string]Option{
 		"the authentication": authBy("token"),
-		"the certificate":    func(d *domain.Definition) { d.Target.TLS = &domain.TLS{CA: "token"} },
-		"the body":           func(d *domain.Definition) { d.Target.Body = []byte(`{"a":[{"$secret":"token"}]}`) },
-		"a step": func(d *domain.Definition) {
-			d.Target = domain.Target{}
-			d.Steps = []domain.Step{{Name: "a", Target: domain.Target{URL: url, Auth: &domain.Auth{
-				Type: domain.AuthBearer, Secret: "token",
+		"the certificate":    func(d *spec.Definition) { d.Target.TLS = &spec.TLS{CA: "token"} },
+		"the body":           func(d *spec.Definition) { d.Target.Body = []byte(`{"a":[{"$secret":"token"}]}`) },
+		"a step": func(d *spec.Definition) {
+			d.Target = spec.Target{}
+			d.Steps = []spec.Step{{Name: "a", Target: spec.Target{URL: url, Auth: &spec.Auth{
+				Type: spec.AuthBearer, Secret: "token",
 			}}}}
 		},
-		"the body of a step": func(d *domain.Definition) {
-			d.Target = domain.Target{}
-			d.Steps = []domain.Step{{Name: "a", Target: domain.Target{URL: url, Body: []byte(`{"a":{"$secret":"token"}}`)}}}
+		"the body of a step": func(d *spec.Definition) {
+			d.Target = spec.Target{}
+			d.Steps = []spec.Step{{Name: "a", Target: spec.Target{URL: url, Body: []byte(`{"a":{"$secret":"token"}}`)}}}
 		},
-		"a notice": func(d *domain.Definition) {
-			d.Notify = []domain.Notify{{On: []domain.Event{domain.EventDead}, Format: domain.FormatPagerDuty, Secret: "token"}}
+		"a notice": func(d *spec.Definition) {
+			d.Notify = []spec.Notify{{On: []spec.Event{spec.EventDead}, Format: spec.FormatPagerDuty, Secret: "token"}}
 		},
 	} {
 		if _, err := c.TryCreate("job", use); err == nil {
@@ -206,7 +206,7 @@ func TestASecretThatAnyPartOfAJobUsesStays(t *testing.T) {
 func TestASecretThatTheTenantUsesStays(t *testing.T) {
 	c := NewFixture(t)
 	c.Secret("token", "one")
-	notify := func(list ...domain.Notify) {
+	notify := func(list ...spec.Notify) {
 		t.Helper()
 		_, err := c.Tenants.EditTenant(t.Context(), c.TenantName(), func(t *tenants.Tenant) error {
 			t.Notify = list
@@ -214,8 +214,8 @@ func TestASecretThatTheTenantUsesStays(t *testing.T) {
 		})
 		Must(t, err)
 	}
-	notify(domain.Notify{On: []domain.Event{domain.EventDead}, Format: domain.FormatPagerDuty, Secret: "token"})
-	var refused *domain.Refusal
+	notify(spec.Notify{On: []spec.Event{spec.EventDead}, Format: spec.FormatPagerDuty, Secret: "token"})
+	var refused *spec.Refusal
 	if err := c.Secrets.DeleteSecret(t.Context(), c.Tenant, "token"); !errors.As(err, &refused) || refused.Code != "state" {
 		t.Errorf("the tenant's notify names the secret, and deleting it: %v", err)
 	}
@@ -236,7 +236,7 @@ func TestASecretIsNotDeletedUnderAJobThatIsBeingWritten(t *testing.T) {
 		})
 		both.Go(func() { deleted = c.Secrets.DeleteSecret(t.Context(), c.Tenant, name) })
 		both.Wait()
-		var unknown domain.Problem
+		var unknown spec.Problem
 		var inUse *names.InUseError
 		if refused, kept := errors.As(created, &unknown), errors.As(deleted, &inUse); refused == kept ||
 			!refused && created != nil || !kept && deleted != nil {
@@ -248,7 +248,7 @@ func TestASecretIsNotDeletedUnderAJobThatIsBeingWritten(t *testing.T) {
 func TestAJobCannotReferToASecretThatIsNotThere(t *testing.T) {
 	c := NewFixture(t)
 	c.Secret("there", "one")
-	d := Definition("job", authBy("there"), func(d *domain.Definition) { d.Target.TLS = &domain.TLS{CA: "missing"} })
+	d := Definition("job", authBy("there"), func(d *spec.Definition) { d.Target.TLS = &spec.TLS{CA: "missing"} })
 	for what, write := range map[string]func() error{
 		"create": func() error { _, err := c.For(c.Tenant).CreateJob(t.Context(), jobs.NewJob{Definition: d}); return err },
 		"put": func() error {
@@ -256,14 +256,14 @@ func TestAJobCannotReferToASecretThatIsNotThere(t *testing.T) {
 			return err
 		},
 	} {
-		var unknown domain.Problem
+		var unknown spec.Problem
 		if err := write(); !errors.As(err, &unknown) || unknown.Field != "target.tls.ca" ||
 			!strings.Contains(unknown.Message, `"missing"`) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	var batch *jobs.BatchError
-	var unknown domain.Problem
+	var unknown spec.Problem
 	_, err := c.CreateMany(jobs.ConflictError, Definition("good", authBy("there")), d)
 	if !errors.As(err, &batch) || len(batch.Errors) != 1 || !errors.As(batch.Errors[1], &unknown) {
 		t.Errorf("in a batch: %v", err)
@@ -318,7 +318,7 @@ func TestWritingTheSameSecretsAgainChangesNothing(t *testing.T) {
 	}
 	// A job cannot refer to the sealed values of another job.
 	other := c.Create("other", authValue("theirs"))
-	stolen := func(d *domain.Definition) { d.Target.Auth = other.Definition.Target.Auth }
+	stolen := func(d *spec.Definition) { d.Target.Auth = other.Definition.Target.Auth }
 	if _, err := c.TryPut(Definition("job", stolen)); err == nil {
 		t.Error("a job refers to another's stored value")
 	}
