@@ -22,7 +22,9 @@ func (j *Job) Notice(to, secret string) (*Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("job %s version %d: the URL of a notice: %w", j.ID, j.Version, err)
 	}
-	d := spec.Definition{Name: j.Name, Queue: j.Queue, Priority: j.Priority, Target: spec.Target{URL: to}, Notify: []spec.Notify{}}
+	d := spec.Definition{
+		Name: j.Name, Queue: j.Queue, Priority: j.Priority, Target: spec.Target{URL: to}, Notify: []spec.Notify{},
+	}
 	return &Job{
 		ID: j.ID, Tenant: j.Tenant, Version: j.Version, Definition: d.WithDefaults(), Timetable: j.Timetable,
 		url: target, header: textproto.MIMEHeader{}, routing: secret,

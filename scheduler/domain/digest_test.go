@@ -13,7 +13,9 @@ const pager = `"notify":[{"on":["dead","recovered"],"url":"http://127.0.0.1:9/a"
 
 func TestAJobNotifiesOfWhatItsURLsAskFor(t *testing.T) {
 	job := compiled(t, `{`+pager+`}`)
-	for event, want := range map[spec.Event]bool{spec.EventDead: true, spec.EventRecovered: true, spec.EventLate: true, spec.EventMissed: false} {
+	for event, want := range map[spec.Event]bool{
+		spec.EventDead: true, spec.EventRecovered: true, spec.EventLate: true, spec.EventMissed: false,
+	} {
 		if got := spec.Asks(job.Notify, event); got != want {
 			t.Errorf("%s: %t", event, got)
 		}
@@ -100,7 +102,9 @@ func TestWhatAnUnreachableHostIs(t *testing.T) {
 		{"a placeholder names it", "", [2]DigestRun{refused, refused}, false},
 	} {
 		d := Digest{Host: test.host, Events: []DigestEvent{
-			{Event: spec.EventFailing, Runs: test.runs[:1]}, {Event: spec.EventDead, Runs: test.runs[1:]}, {Event: spec.EventLate},
+			{Event: spec.EventFailing, Runs: test.runs[:1]},
+			{Event: spec.EventDead, Runs: test.runs[1:]},
+			{Event: spec.EventLate},
 		}}
 		if _, got := d.Unreachable(); got != test.want {
 			t.Errorf("%s: %t", test.name, got)

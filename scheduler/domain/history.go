@@ -210,7 +210,8 @@ func (h History) timetable(s span) (*spec.Timetable, error) {
 }
 
 func (h History) timetableOf(v Version) (*spec.Timetable, error) {
-	t, err := spec.NewTimetable(h.Job, spec.Definition{Schedule: v.Schedule, Jitter: v.Jitter}.WithDefaults(), h.DefaultJitter)
+	d := spec.Definition{Schedule: v.Schedule, Jitter: v.Jitter}
+	t, err := spec.NewTimetable(h.Job, d.WithDefaults(), h.DefaultJitter)
 	if err != nil {
 		return nil, fmt.Errorf("version %d: %w", v.Number, err)
 	}

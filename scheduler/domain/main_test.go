@@ -65,22 +65,6 @@ func compiledAs(t rapid.TB, id uuid.UUID, text string) *Job {
 	return job
 }
 
-// timetable returns the timetable of a job with the given id and the deployment's default jitter.
-func timetable(t testing.TB, id uuid.UUID, text string, defaultJitter time.Duration) *spec.Timetable {
-	t.Helper()
-	table, err := spec.NewTimetable(id, definition(t, text).WithDefaults(), defaultJitter)
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return table
-}
-
-// scheduled returns the timetable of a job with the given schedule and no jitter.
-func scheduled(t testing.TB, schedule string) *spec.Timetable {
-	t.Helper()
-	return timetable(t, jobID, `{"schedule":{`+schedule+`}}`, 0)
-}
-
 // instant parses an instant such as "2026-10-11T03:00:00Z". Parts that are left out on the left are those of
 // 2026-10-11: "03:00", "03:00:01.5".
 func instant(t testing.TB, text string) time.Time {

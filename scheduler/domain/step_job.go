@@ -19,7 +19,8 @@ func StepRunID(workflow uuid.UUID, step string) uuid.UUID {
 
 // compileWorkflow makes a workflow and its steps ready to use. Its own run sends nothing: it is like one whose target
 // has accepted it, from its claim until its last step has ended, or its max_duration has passed.
-func compileWorkflow(id uuid.UUID, tenant, version int32, d spec.Definition, defaultJitter time.Duration) (*Job, error) {
+func compileWorkflow(id uuid.UUID, tenant, version int32, d spec.Definition, defaultJitter time.Duration,
+) (*Job, error) {
 	timetable, err := spec.NewTimetable(id, d.WithDefaults(), defaultJitter)
 	if err != nil {
 		return nil, fmt.Errorf("job %s version %d: %w", id, version, err)

@@ -45,15 +45,15 @@ func MayCleanUp(d spec.Definition, runs map[string]StepRun) bool {
 // LateStep says why a step ended or did not start whose workflow's time was up.
 const LateStep = "its workflow has reached its max_duration"
 
-// AdvanceSteps decides what follows from the runs of a workflow's steps, by step. It depends on nothing else, so it may be
-// called any number of times: steps that have a run are left as they are. Once the workflow is halted, because it was
-// cancelled, no step starts any more.
+// AdvanceSteps decides what follows from the runs of a workflow's steps, by step. It depends on nothing else, so it may
+// be called any number of times: steps that have a run are left as they are. Once the workflow is halted, because it
+// was cancelled, no step starts any more.
 func AdvanceSteps(d spec.Definition, workflow uuid.UUID, runs map[string]StepRun, halted bool) (a Advance) {
 	return advance(d, workflow, runs, halted, false)
 }
 
-// CleanUpSteps is AdvanceSteps for a workflow whose max_duration has passed: of the steps that have not started, only those that
-// clean up start, and the others are skipped.
+// CleanUpSteps is AdvanceSteps for a workflow whose max_duration has passed: of the steps that have not started, only
+// those that clean up start, and the others are skipped.
 func CleanUpSteps(d spec.Definition, workflow uuid.UUID, runs map[string]StepRun) Advance {
 	return advance(d, workflow, runs, false, true)
 }
@@ -99,7 +99,8 @@ func advance(d spec.Definition, workflow uuid.UUID, runs map[string]StepRun, hal
 	return a
 }
 
-// mayStart reports whether the steps that s depends on have ended. If one of them keeps s from running, mayStart names it.
+// mayStart reports whether the steps that s depends on have ended. If one of them keeps s from running, mayStart names
+// it.
 func mayStart(s *spec.Step, runs map[string]StepRun) (ready bool, cause string) {
 	for _, on := range s.DependsOn {
 		r := runs[on]

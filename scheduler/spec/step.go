@@ -136,6 +136,7 @@ func (c *checker) steps(d Definition) {
 	}
 }
 
+// StepNames returns the names of steps, in order.
 func StepNames(steps []Step) []string {
 	names := make([]string, len(steps))
 	for i, s := range steps {
