@@ -89,7 +89,7 @@ $(LIBRARIES): %/node_modules/.package-lock.json: %/package-lock.json | servers
 PROOFS := ./internal/prove ./internal/bench ./internal/command ./internal/privatepg ./httpapi/dashboard
 
 # Packages in which no test starts a goroutine, so that the race detector has nothing to look for: internal/docs.
-SERIAL := $(patsubst %,punctual/%,scheduler/admit scheduler/cron scheduler/domain scheduler/forecast scheduler/spec)
+SERIAL := $(patsubst %,punctual/%,scheduler/admit scheduler/cron scheduler/domain scheduler/forecast scheduler/jobspec)
 LISTED  = $(shell $(GO) list -e $(PKG)) # with -e, go test says what is wrong with a package
 
 # Without the test cache (-count=1), because tests of prove build the binary while they run. With more tests at a time

@@ -11,7 +11,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/tenants"
 )
 
@@ -43,10 +43,10 @@ func (s *server) keyRoutes() {
 
 // KeyInput is the body that creates an API key.
 type KeyInput struct {
-	Name      string        `json:"name" minLength:"1" maxLength:"128" doc:"The purpose of the key, for people." example:"ci"`
-	Role      auth.Role     `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets; operator administers all tenants; metrics reads /metrics and nothing else." example:"editor"`
-	ExpiresAt spec.Instant  `json:"expires_at,omitzero" doc:"When it stops working. Absent, without expires_in: after a year, or after the tenant's max_key_age if that is less." example:"2027-12-01T00:00:00Z"`
-	ExpiresIn spec.Duration `json:"expires_in,omitzero" doc:"In place of expires_at: how long it works, counted from now; or never, if neither the deployment nor the tenant has a max_key_age: it works until it is revoked. Absent: see expires_at." example:"720h"`
+	Name      string           `json:"name" minLength:"1" maxLength:"128" doc:"The purpose of the key, for people." example:"ci"`
+	Role      auth.Role        `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets; operator administers all tenants; metrics reads /metrics and nothing else." example:"editor"`
+	ExpiresAt jobspec.Instant  `json:"expires_at,omitzero" doc:"When it stops working. Absent, without expires_in: after a year, or after the tenant's max_key_age if that is less." example:"2027-12-01T00:00:00Z"`
+	ExpiresIn jobspec.Duration `json:"expires_in,omitzero" doc:"In place of expires_at: how long it works, counted from now; or never, if neither the deployment nor the tenant has a max_key_age: it works until it is revoked. Absent: see expires_at." example:"720h"`
 }
 
 // mostKeyName is the longest name of a key, in characters. The database has the same constraint.
@@ -56,7 +56,7 @@ const mostKeyName = 128
 const never = "never"
 
 // NeverExpires is the lifetime of a key that works until it is revoked.
-func NeverExpires() (d spec.Duration) {
+func NeverExpires() (d jobspec.Duration) {
 	_ = d.UnmarshalText([]byte(never)) // what is no duration is kept as it is
 	return d
 }
@@ -98,13 +98,13 @@ func (k KeyInput) newKey() tenants.NewKey {
 }
 
 // span returns what is wrong with a duration that must lie between least and most, if there is one.
-func span(at string, d spec.Duration, least, most time.Duration) []problem.FieldError {
+func span(at string, d jobspec.Duration, least, most time.Duration) []problem.FieldError {
 	v, err := time.ParseDuration(d.String())
 	switch {
 	case d.IsZero():
 		return nil
 	case err != nil:
-		return []problem.FieldError{problem.At(at, spec.NotADuration(d.String()))}
+		return []problem.FieldError{problem.At(at, jobspec.NotADuration(d.String()))}
 	case v < least || v > most:
 		return []problem.FieldError{problem.Atf(at, "%s is outside %s to %s", d, least, most)}
 	}

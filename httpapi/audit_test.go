@@ -10,7 +10,7 @@ import (
 
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 )
@@ -22,8 +22,8 @@ func TestTheAuditLogTellsWhoChangedWhat(t *testing.T) {
 	}
 	ctx := audit.WithActor(t.Context(), who)
 	s := serve(t)
-	d := spec.Definition{
-		Name: "n", Target: spec.Target{URL: "http://example.com/hook"}, Schedule: spec.Schedule{Cron: "0 3 * * *"},
+	d := jobspec.Definition{
+		Name: "n", Target: jobspec.Target{URL: "http://example.com/hook"}, Schedule: jobspec.Schedule{Cron: "0 3 * * *"},
 	}
 	if _, err := s.store.For(1).CreateJob(ctx, jobs.NewJob{Definition: d}); err != nil {
 		t.Fatal(err)

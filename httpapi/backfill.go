@@ -10,7 +10,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/cron"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/letters"
 )
@@ -52,7 +52,7 @@ func (b BackfillInput) bounds() (errors []problem.FieldError) {
 	for _, bound := range []struct{ at, text string }{{"body.from", b.From}, {"body.to", b.To}} {
 		if bound.text == "" {
 			errors = append(errors, problem.At(bound.at, "is required"))
-		} else if _, _, err := spec.ParseLocal(bound.text); err != nil {
+		} else if _, _, err := jobspec.ParseLocal(bound.text); err != nil {
 			errors = append(errors, problem.Atf(bound.at, "%q %v", problem.Clip(bound.text), err))
 		}
 	}
@@ -67,9 +67,9 @@ func (b BackfillInput) request(job string) letters.BackfillRequest {
 	}
 }
 
-// boundIn returns the instant of a bound that [spec.ParseLocal] reads.
+// boundIn returns the instant of a bound that [jobspec.ParseLocal] reads.
 func boundIn(zone *time.Location, text string) time.Time {
-	at, local, _ := spec.ParseLocal(text)
+	at, local, _ := jobspec.ParseLocal(text)
 	if local {
 		return cron.Local(at, zone).At.UTC()
 	}
@@ -101,7 +101,7 @@ func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobI
 	if len(asked.bounds()) == 0 {
 		plan, cannot = s.Store.Letters.PlanBackfill(ctx, tenant, asked.request(in.Job))
 	}
-	blamed := api.Within("body", spec.BlamesOf(cannot))
+	blamed := api.Within("body", jobspec.BlamesOf(cannot))
 	for i := range blamed {
 		if blamed[i].Location == "body.job" {
 			blamed[i].Location = "path.job"

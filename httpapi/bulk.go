@@ -14,7 +14,7 @@ import (
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/letters"
 )
@@ -97,8 +97,8 @@ type DeadLetterSelection struct {
 	Job    string            `json:"job,omitempty" minLength:"1" maxLength:"128" doc:"Only dead letters of this job: its id or name. The job must not be deleted. Absent: of all jobs." example:"daily-invoice-gen"`
 	JobID  string            `json:"job_id,omitempty" minLength:"1" format:"uuid" doc:"Only dead letters of the job with this id. The job may be deleted. Absent: of all jobs."`
 	Reason DeathReason       `json:"reason,omitempty" minLength:"1" doc:"Only dead letters whose last attempt failed for this reason. Absent: for any reason." example:"http_5xx"`
-	From   spec.Instant      `json:"from,omitzero" doc:"Only slots at or after this instant. Absent: all earlier ones too." example:"2026-12-01T00:00:00Z"`
-	To     spec.Instant      `json:"to,omitzero" doc:"Only slots before this instant. Absent: all later ones too." example:"2026-12-02T00:00:00Z"`
+	From   jobspec.Instant   `json:"from,omitzero" doc:"Only slots at or after this instant. Absent: all earlier ones too." example:"2026-12-01T00:00:00Z"`
+	To     jobspec.Instant   `json:"to,omitzero" doc:"Only slots before this instant. Absent: all later ones too." example:"2026-12-02T00:00:00Z"`
 	Label  map[string]string `json:"label,omitempty" doc:"Only dead letters of jobs with all of these labels. Absent: with any labels."`
 }
 
@@ -127,7 +127,7 @@ func (b BulkInput) validate() []problem.FieldError {
 	if f == nil {
 		return append(errors, problem.At("body.filter", "is required; {} selects all open dead letters"))
 	}
-	if f.Job != "" && !spec.NameForm.MatchString(f.Job) {
+	if f.Job != "" && !jobspec.NameForm.MatchString(f.Job) {
 		errors = append(errors, problem.At("body.filter.job", "is neither the id nor the name of a job"))
 	}
 	if f.JobID != "" && !uuidForm.MatchString(f.JobID) {

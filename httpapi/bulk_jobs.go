@@ -12,7 +12,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/letters"
@@ -61,7 +61,7 @@ type JobsInput struct {
 // PauseJobsInput is the body that asks to pause many jobs.
 type PauseJobsInput struct {
 	JobsInput
-	Until spec.Instant `json:"until,omitzero" doc:"When they resume by themselves. Absent: they stay paused until a caller resumes them." example:"2026-12-01T09:00:00Z"`
+	Until jobspec.Instant `json:"until,omitzero" doc:"When they resume by themselves. Absent: they stay paused until a caller resumes them." example:"2026-12-01T09:00:00Z"`
 }
 
 // JobSelection selects jobs, as the query parameters of the list of jobs do. All conditions that are given must match.
@@ -130,7 +130,7 @@ func (s *server) pauseJobs(ctx context.Context, tenant int32, in *Keyed[PauseJob
 }
 
 // future returns the end of a pause; nil: it has none. An end that has passed is an error.
-func (s *server) future(ctx context.Context, until spec.Instant) (*time.Time, error) {
+func (s *server) future(ctx context.Context, until jobspec.Instant) (*time.Time, error) {
 	if until.IsZero() {
 		return nil, nil
 	}

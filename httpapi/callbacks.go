@@ -9,7 +9,7 @@ import (
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/claim"
 	"punctual/store/runs"
 )
@@ -99,7 +99,7 @@ func (s *server) heartbeatRun(
 	if n := len(in.Request.Value.Progress); n > maxProgress {
 		problems = append(problems, problem.Atf("body.progress", "%d bytes; at most %d (64 KiB)", n, maxProgress))
 	}
-	if !spec.MeasuredJSON(in.Request.Value.Progress) {
+	if !jobspec.MeasuredJSON(in.Request.Value.Progress) {
 		problems = append(problems, problem.At("body.progress",
 			"has a number that is larger than 1.7e308 or smaller than 5e-324; write it as a string"))
 	}

@@ -9,19 +9,19 @@ import (
 	"punctual/httpapi/api"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 )
 
 // DatedInput is the part of a trigger that makes its run a dated one.
 type DatedInput struct {
-	At           spec.Instant     `json:"at,omitzero" doc:"When the run is due. At most a minute in the past. Absent: see delay." example:"2026-12-01T16:00:00Z"`
-	Delay        spec.Duration    `json:"delay,omitzero" doc:"How long from now it is due, in place of at: 0s to 8784h, which are 366 days. Absent: at; without at, now." example:"1h"`
+	At           jobspec.Instant  `json:"at,omitzero" doc:"When the run is due. At most a minute in the past. Absent: see delay." example:"2026-12-01T16:00:00Z"`
+	Delay        jobspec.Duration `json:"delay,omitzero" doc:"How long from now it is due, in place of at: 0s to 8784h, which are 366 days. Absent: at; without at, now." example:"1h"`
 	Key          string           `json:"key,omitempty" minLength:"1" doc:"Your name for the run: 1 to 255 bytes without control characters. Among the job's pending runs there is one with it; from its claim on, the key is free. Absent: the server makes one." example:"order-42"`
 	OnConflict   jobs.KeyConflict `json:"on_conflict,omitempty" minLength:"1" enum:"keep,replace,error" default:"keep" doc:"The treatment of a pending run with the key. keep: it stays as it is, and the response shows it; replace: it gets the time, the body and all else of this request; error: the response is 409 with the code key_pending." example:"replace"`
-	NotAfter     spec.Duration    `json:"not_after,omitzero" doc:"How long after the key was first written the run is due at the latest, however often it is replaced: 1s to 8784h. Absent: it can be put off for ever." example:"5m"`
+	NotAfter     jobspec.Duration `json:"not_after,omitzero" doc:"How long after the key was first written the run is due at the latest, however often it is replaced: 1s to 8784h. Absent: it can be put off for ever." example:"5m"`
 	Sequence     *int64           `json:"sequence,omitempty" doc:"A replacement is left out if its sequence is not higher than that of the pending run, or of one that was claimed or cancelled in the last day. So requests may arrive in any order. Absent: it replaces any." example:"7"`
-	ExpiresAfter spec.Duration    `json:"expires_after,omitzero" doc:"As expires_after of a job, in its place for this run. Absent: the job's." example:"30m"`
+	ExpiresAfter jobspec.Duration `json:"expires_after,omitzero" doc:"As expires_after of a job, in its place for this run. Absent: the job's." example:"30m"`
 }
 
 // dated reports whether a field is set that makes the run a dated one.
@@ -30,15 +30,15 @@ func (d DatedInput) dated() bool { return d != DatedInput{} }
 const maxAhead = 366 * 24 * time.Hour
 
 // problems returns what is wrong with a trigger, by field.
-func (in TriggerInput) problems() []spec.Problem {
-	list := spec.ValidateRequest("", in.Headers, in.Body)
-	add := func(field, format string, args ...any) { list = append(list, spec.Blame(field, format, args...)) }
-	for _, p := range (spec.Schedule{At: in.At}).Validate() {
+func (in TriggerInput) problems() []jobspec.Problem {
+	list := jobspec.ValidateRequest("", in.Headers, in.Body)
+	add := func(field, format string, args ...any) { list = append(list, jobspec.Blame(field, format, args...)) }
+	for _, p := range (jobspec.Schedule{At: in.At}).Validate() {
 		add("at", "%s", p.Message)
 	}
-	list = slices.Concat(list, spec.ValidateDuration("delay", in.Delay, 0, maxAhead),
-		spec.ValidateDuration("not_after", in.NotAfter, time.Second, maxAhead),
-		spec.ValidateDuration("expires_after", in.ExpiresAfter, time.Millisecond, maxAhead))
+	list = slices.Concat(list, jobspec.ValidateDuration("delay", in.Delay, 0, maxAhead),
+		jobspec.ValidateDuration("not_after", in.NotAfter, time.Second, maxAhead),
+		jobspec.ValidateDuration("expires_after", in.ExpiresAfter, time.Millisecond, maxAhead))
 	if !in.At.IsZero() && !in.Delay.IsZero() {
 		add("delay", "%q and at %q are set; leave one of the two out", in.Delay, in.At)
 	}
@@ -83,9 +83,9 @@ func (in TriggerInput) dateRequest(ctx context.Context, traceParent string) jobs
 
 // MoveInput is the body that moves a dated run.
 type MoveInput struct {
-	At       spec.Instant  `json:"at,omitzero" doc:"When the run is due. At most a minute in the past. Absent: see delay." example:"2026-12-01T16:00:00Z"`
-	Delay    spec.Duration `json:"delay,omitzero" doc:"How long from now it is due, in place of at: 0s to 8784h, which are 366 days." example:"1h"`
-	Sequence *int64        `json:"sequence,omitempty" doc:"The run stays where it is if this is not higher than its own sequence. Absent: it is moved." example:"8"`
+	At       jobspec.Instant  `json:"at,omitzero" doc:"When the run is due. At most a minute in the past. Absent: see delay." example:"2026-12-01T16:00:00Z"`
+	Delay    jobspec.Duration `json:"delay,omitzero" doc:"How long from now it is due, in place of at: 0s to 8784h, which are 366 days." example:"1h"`
+	Sequence *int64           `json:"sequence,omitempty" doc:"The run stays where it is if this is not higher than its own sequence. Absent: it is moved." example:"8"`
 }
 
 // trigger returns the part of a trigger that is left of a move.
@@ -94,9 +94,9 @@ func (in MoveInput) trigger(key string) TriggerInput {
 }
 
 // problems returns what is wrong with a move, by field.
-func (in MoveInput) problems() []spec.Problem {
+func (in MoveInput) problems() []jobspec.Problem {
 	if in.At.IsZero() && in.Delay.IsZero() {
-		return []spec.Problem{spec.Blame("at", "is required, or a delay: the run needs a new instant")}
+		return []jobspec.Problem{jobspec.Blame("at", "is required, or a delay: the run needs a new instant")}
 	}
 	return in.trigger("any").problems()
 }

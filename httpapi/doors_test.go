@@ -14,7 +14,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // nested is JSON with as many levels, the innermost of which holds a value.
@@ -29,11 +29,11 @@ func long(bytes int) string { return `"` + strings.Repeat("x", bytes-2) + `"` }
 func payloads() map[string]string {
 	return map[string]string{
 		"a number": `1`, "a text": `"a"`, "an empty object": `{}`, "members twice": `{"a": 1, "a": 2}`,
-		"as deep as may be":             nested(spec.MaxNesting, `1`),
-		"too deep":                      nested(spec.MaxNesting+1, `1`),
+		"as deep as may be":             nested(jobspec.MaxNesting, `1`),
+		"too deep":                      nested(jobspec.MaxNesting+1, `1`),
 		"too deep by objects":           strings.Repeat(`{"a":`, 65) + `1` + strings.Repeat(`}`, 65),
-		"deep, empty":                   nested(spec.MaxNesting+1, ``),
-		"deep beside many":              `[` + strings.Repeat(`[[1], {}], `, 500) + nested(spec.MaxNesting, `1`) + `]`,
+		"deep, empty":                   nested(jobspec.MaxNesting+1, ``),
+		"deep beside many":              `[` + strings.Repeat(`[[1], {}], `, 500) + nested(jobspec.MaxNesting, `1`) + `]`,
 		"broad":                         `[` + strings.Repeat(`[{"a": []}], `, 5000) + `1]`,
 		"brackets in texts":             `["` + strings.Repeat(`[{\"`, 5000) + `"]`,
 		"deeper than any parser of Go":  nested(12_000, `1`),
@@ -57,9 +57,9 @@ func payloads() map[string]string {
 		"many digits":                   strings.Repeat(`9`, 400),
 		"as long as a result may be":    long(domain.MaxResult),
 		"longer than a result":          long(domain.MaxResult + 1),
-		"as long as a body may be":      long(spec.MaxPayload),
-		"longer than a body":            long(spec.MaxPayload + 1),
-		"letters of several bytes":      `"` + strings.Repeat("é", spec.MaxPayload/2) + `"`,
+		"as long as a body may be":      long(jobspec.MaxPayload),
+		"longer than a body":            long(jobspec.MaxPayload + 1),
+		"letters of several bytes":      `"` + strings.Repeat("é", jobspec.MaxPayload/2) + `"`,
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/events"
 )
@@ -72,9 +72,9 @@ func (emitInput) Exists() error { return nil }
 
 func (s *server) emitEvent(ctx context.Context, tenant int32, in *emitInput) (*answered, error) {
 	asked := in.Request.Value
-	problems := api.Within("body", spec.ValidateEvent(asked.Body))
+	problems := api.Within("body", jobspec.ValidateEvent(asked.Body))
 	if in.EventNameRef.Exists() != nil {
-		problems = append(problems, problem.At("path.name", "must be "+spec.NameRule))
+		problems = append(problems, problem.At("path.name", "must be "+jobspec.NameRule))
 	}
 	if err := in.Request.Check(problems...); err != nil {
 		return nil, err

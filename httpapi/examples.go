@@ -18,7 +18,7 @@ import (
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 	"punctual/store/runs"
 )
@@ -101,7 +101,7 @@ func (e examples) plain(schema string) any {
 		return e.inline(e.SchemaFromRef(body.SchemaPrefix + schema))
 	}
 	last := e.of(e.Schema(reflect.TypeFor[runs.Run](), true, "")).(*runs.Run)
-	return showOne(exampleRecord(e.job, last), spec.DefaultJitter)
+	return showOne(exampleRecord(e.job, last), jobspec.DefaultJitter)
 }
 
 // inOrder sorts the fields of objects, which merging has put in any order.

@@ -8,7 +8,7 @@ import (
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/scheduler/cron"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/history"
 )
 
@@ -42,7 +42,7 @@ var localForms = []string{"2006-01-02T15:04:05.999999999", "2006-01-02T15:04"}
 // UnmarshalText reads the instant. An unescaped plus sign arrives as a space.
 func (p *localParam) UnmarshalText(text []byte) (err error) {
 	var wrong error
-	if p.at, wrong = spec.ParseInstant(strings.ReplaceAll(string(text), " ", "+")); wrong == nil {
+	if p.at, wrong = jobspec.ParseInstant(strings.ReplaceAll(string(text), " ", "+")); wrong == nil {
 		return nil
 	}
 	for _, form := range localForms {

@@ -8,7 +8,7 @@ import (
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 func TestQueuesAndReplicas(t *testing.T) {
@@ -58,10 +58,10 @@ func TestAPayloadIsNoLargerThanItMayBe(t *testing.T) {
 	job := func(name string, bytes int) string {
 		return `{"name":"` + name + `","target":{"url":"http://example.com/","body":` + body(bytes) + `}}`
 	}
-	s.create(job("a", spec.MaxPayload))
+	s.create(job("a", jobspec.MaxPayload))
 	for path, request := range map[string]string{
-		"/v1/jobs":           job("b", spec.MaxPayload+1),
-		"/v1/jobs/a/trigger": `{"body":` + body(spec.MaxPayload+1) + `}`,
+		"/v1/jobs":           job("b", jobspec.MaxPayload+1),
+		"/v1/jobs/a/trigger": `{"body":` + body(jobspec.MaxPayload+1) + `}`,
 	} {
 		p := s.do("POST", path, request).code(problem.CodeInvalid)
 		if len(p.Errors) != 1 || !strings.HasSuffix(p.Errors[0].Location, "body") ||

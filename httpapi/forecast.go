@@ -8,7 +8,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/forecast"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -87,7 +87,7 @@ func (s *server) getForecast(ctx context.Context, tenant int32, in *forecastInpu
 func showForecast(known *knownForecast, scope FreezeScope) Forecast {
 	f, w := known.Forecast, known.window
 	shown := Forecast{
-		AsOf: f.AsOf, Scope: scope, From: w.From, To: w.To, Step: spec.Short(w.Step), Jobs: f.Jobs, Unreadable: f.Broken,
+		AsOf: f.AsOf, Scope: scope, From: w.From, To: w.To, Step: jobspec.Short(w.Step), Jobs: f.Jobs, Unreadable: f.Broken,
 		Total: int(f.Total), Starts: f.Starts, Busiest: f.Busiest,
 	}
 	for _, n := range f.Slots {
@@ -96,7 +96,7 @@ func showForecast(known *knownForecast, scope FreezeScope) Forecast {
 	for _, p := range f.Spread {
 		s := Spread{At: p.At, Starts: p.Starts}
 		if p.Jitter > 0 {
-			s.Jitter = new(spec.Short(p.Jitter))
+			s.Jitter = new(jobspec.Short(p.Jitter))
 		}
 		shown.Spread = append(shown.Spread, s)
 	}

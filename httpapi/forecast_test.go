@@ -10,7 +10,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/forecast"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // midnight is the midnight after next.
@@ -58,7 +58,7 @@ func TestTheJittersOfAForecastAreDescribed(t *testing.T) {
 	listed := dig(document, "components", "schemas", "Spread", "properties", "jitter", "enum").([]any)
 	var want []any
 	for _, j := range forecast.Jitters {
-		want = append(want, spec.Short(j))
+		want = append(want, jobspec.Short(j))
 	}
 	if !slices.Equal(listed, append(want, nil)) {
 		t.Errorf("%v are listed, want %v", listed, want)
@@ -84,7 +84,7 @@ func TestAForecastIsOfTheNextDayUnlessItIsAskedForAnother(t *testing.T) {
 	} {
 		f := get[Forecast](s, "/v1/forecast"+c.query)
 		if c.steps > 0 && (len(f.Slots) != c.steps || f.To.Sub(f.From) != 24*time.Hour) || len(f.Starts) != len(f.Slots) ||
-			f.Step != spec.Short(c.step) || c.whole && f.From.Unix()%int64(c.step/time.Second) != 0 {
+			f.Step != jobspec.Short(c.step) || c.whole && f.From.Unix()%int64(c.step/time.Second) != 0 {
 			t.Errorf("%s: from %s to %s in %d steps of %s", c.query, f.From, f.To, len(f.Slots), f.Step)
 		}
 		if c.steps > 0 && (f.Total > 1440 || f.Total < 1438-int(c.step/time.Minute)) {

@@ -7,7 +7,7 @@ import (
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler/forecast"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // Bounds of a forecast.
@@ -31,10 +31,10 @@ type askedWindow struct {
 
 // read returns the window that is asked for, and what is wrong with it at any time.
 func (in *forecastInput) read() (w askedWindow, problems []problem.FieldError) {
-	var from, to spec.Instant
+	var from, to jobspec.Instant
 	for _, p := range []struct {
 		name, text string
-		into       *spec.Instant
+		into       *jobspec.Instant
 	}{{"query.from", in.From, &from}, {"query.to", in.To, &to}} {
 		if p.text != "" { // an unescaped plus sign arrives as a space
 			_ = p.into.UnmarshalText([]byte(strings.ReplaceAll(p.text, " ", "+"))) // never fails
@@ -56,9 +56,9 @@ func readStep(text string) (step time.Duration, wrong string) {
 	step, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
-		return 0, spec.NotADuration(text)
+		return 0, jobspec.NotADuration(text)
 	case step < shortestStep || step > longestStep:
-		return 0, fmt.Sprintf("%q is outside %s to %s", text, spec.Short(shortestStep), spec.Short(longestStep))
+		return 0, fmt.Sprintf("%q is outside %s to %s", text, jobspec.Short(shortestStep), jobspec.Short(longestStep))
 	case step%time.Second != 0:
 		return 0, fmt.Sprintf("%q: must be whole seconds", text)
 	}
@@ -102,7 +102,7 @@ func (w askedWindow) check(now time.Time) (problems []problem.FieldError) {
 		blame(last, "the forecast would end at %s; it ends at most 7 days from now, at %s", stamp(whole.To), stamp(latest))
 	case whole.Steps() > mostSteps:
 		blame("query.step", "%s makes %d steps; at most %d: write %s or longer, or take a shorter window",
-			spec.Short(w.step), whole.Steps(), mostSteps, spec.Short(leastStep(whole.To.Sub(whole.From))))
+			jobspec.Short(w.step), whole.Steps(), mostSteps, jobspec.Short(leastStep(whole.To.Sub(whole.From))))
 	}
 	return problems
 }

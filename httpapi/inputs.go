@@ -16,13 +16,13 @@ import (
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/cron"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 )
 
 // JobInput is the body that creates or replaces a job: a definition, and whether the job starts paused.
 type JobInput struct {
-	spec.Definition
+	jobspec.Definition
 	Paused *bool `json:"paused,omitempty" doc:"Whether it is paused. Absent: active when new, unchanged when replaced." example:"false"`
 }
 
@@ -62,10 +62,10 @@ func (j JobReplacement) newJob() jobs.NewJob {
 }
 
 // keepMasked keeps the stored secrets in whose place a definition has the mask.
-func keepMasked(d *spec.Definition) {
-	d.EachHidden(func(_ string, h *spec.Hidden) {
-		if h.Value() == spec.Mask {
-			*h = spec.KeptSecret()
+func keepMasked(d *jobspec.Definition) {
+	d.EachHidden(func(_ string, h *jobspec.Hidden) {
+		if h.Value() == jobspec.Mask {
+			*h = jobspec.KeptSecret()
 		}
 	})
 }
@@ -99,8 +99,8 @@ func (b BatchInput) validate() []problem.FieldError {
 
 // PauseInput is the optional body of a pause.
 type PauseInput struct {
-	Note  string       `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read. Absent: none." example:"the warehouse moves"`
-	Until spec.Instant `json:"until,omitzero" doc:"When it resumes by itself. Slots from that instant on are ordinary slots, even if no replica was alive then. Absent: it stays paused until a caller resumes it." example:"2026-12-01T09:00:00Z"`
+	Note  string          `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read. Absent: none." example:"the warehouse moves"`
+	Until jobspec.Instant `json:"until,omitzero" doc:"When it resumes by itself. Slots from that instant on are ordinary slots, even if no replica was alive then. Absent: it stays paused until a caller resumes it." example:"2026-12-01T09:00:00Z"`
 }
 
 func (p PauseInput) validate() []problem.FieldError {
@@ -166,7 +166,7 @@ func or[T any](value *T, absent T) T {
 }
 
 // orNil returns an instant; nil: it is absent.
-func orNil(i spec.Instant) *time.Time {
+func orNil(i jobspec.Instant) *time.Time {
 	if i.IsZero() {
 		return nil
 	}
@@ -194,10 +194,10 @@ type TriggerInput struct {
 
 // PreviewInput is the body of a preview.
 type PreviewInput struct {
-	Schedule spec.Schedule `json:"schedule" doc:"As in a job."`
-	Dialect  string        `json:"dialect,omitempty" minLength:"1" enum:"quartz,spring,kubernetes,aws" doc:"The system whose form schedule.cron has; the answer has the schedule that means the same here. aws: EventBridge's, rate(5 minutes) and at(2027-01-01T09:00:00) too. Absent: ours." example:"quartz"`
-	From     spec.Instant  `json:"from,omitzero" doc:"Only slots after this instant. Absent: now." example:"2026-10-24T00:00:00Z"`
-	N        *int          `json:"n,omitempty" minimum:"1" maximum:"100" default:"5" doc:"How many slots."`
+	Schedule jobspec.Schedule `json:"schedule" doc:"As in a job."`
+	Dialect  string           `json:"dialect,omitempty" minLength:"1" enum:"quartz,spring,kubernetes,aws" doc:"The system whose form schedule.cron has; the answer has the schedule that means the same here. aws: EventBridge's, rate(5 minutes) and at(2027-01-01T09:00:00) too. Absent: ours." example:"quartz"`
+	From     jobspec.Instant  `json:"from,omitzero" doc:"Only slots after this instant. Absent: now." example:"2026-10-24T00:00:00Z"`
+	N        *int             `json:"n,omitempty" minimum:"1" maximum:"100" default:"5" doc:"How many slots."`
 }
 
 const (
@@ -229,9 +229,9 @@ func (p *PreviewInput) validate() []problem.FieldError {
 }
 
 // instant returns what is wrong with an instant, by the rules for instants in definitions.
-func instant(at string, i spec.Instant) []problem.FieldError {
+func instant(at string, i jobspec.Instant) []problem.FieldError {
 	var errors []problem.FieldError
-	for _, p := range (spec.Schedule{At: i}).Validate() {
+	for _, p := range (jobspec.Schedule{At: i}).Validate() {
 		errors = append(errors, problem.At(at, p.Message))
 	}
 	return errors

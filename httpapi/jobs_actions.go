@@ -8,7 +8,7 @@ import (
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/links"
@@ -20,7 +20,7 @@ func (s *server) jobActionRoutes() {
 		ID: "trigger-job", Route: "POST /v1/jobs/{job}/trigger", Role: auth.RoleSubmitter, Tag: tagJobs,
 		Summary: "Trigger a job now or later", Status: http.StatusAccepted,
 		Responses: api.Rendered[Triggered](s.api, http.StatusAccepted),
-		Conflict:  &jobs.ActiveRunError{Run: exampleRunID, Policy: spec.PolicyForbid},
+		Conflict:  &jobs.ActiveRunError{Run: exampleRunID, Policy: jobspec.PolicyForbid},
 		Conflicts: []problem.Code{problem.CodeKeyPending, problem.CodeState, problem.CodeLimit},
 		Asks:      `{"body":{"range":"2026-11-30"}}`,
 		Answers:   []string{examplePending},

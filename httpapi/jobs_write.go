@@ -9,7 +9,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/jobs"
 )
@@ -134,7 +134,7 @@ func (s *server) patchJob(ctx context.Context, tenant int32, in *patchJobInput) 
 }
 
 // applyPatch returns the job that results from a patch on a definition, or everything that is wrong with it.
-func applyPatch(patch *body.Body[JobPatch], now spec.Definition) (jobs.NewJob, error) {
+func applyPatch(patch *body.Body[JobPatch], now jobspec.Definition) (jobs.NewJob, error) {
 	now.Schedule = now.Schedule.Onto(patch.Value.Schedule)
 	var job JobInput
 	if err := patch.Onto(now, &job); err != nil {
@@ -144,7 +144,7 @@ func applyPatch(patch *body.Body[JobPatch], now spec.Definition) (jobs.NewJob, e
 		job.Target.Body = now.Target.Body // merging reformatted it, and a body keeps its bytes
 	}
 	if patch.Value.Steps != nil { // they are replaced as a whole, so the patch may show secrets as a GET does
-		d := spec.Definition{Steps: patch.Value.Steps}
+		d := jobspec.Definition{Steps: patch.Value.Steps}
 		keepMasked(&d)
 		job.Steps = d.Steps
 	} else if job.Steps != nil {

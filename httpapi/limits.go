@@ -8,7 +8,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/limits"
 )
 
@@ -90,7 +90,7 @@ func (putLimitInput) Exists() error { return nil }
 func (s *server) putLimit(ctx context.Context, tenant int32, in *putLimitInput) (*written[limits.Limit], error) {
 	problems := in.Request.Value.validate()
 	if in.LimitRef.Exists() != nil {
-		problems = append(problems, problem.At("path.limit", "must be "+spec.NameRule))
+		problems = append(problems, problem.At("path.limit", "must be "+jobspec.NameRule))
 	}
 	if err := in.Request.Check(problems...); err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ import (
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 	"punctual/store/notices"
 	"punctual/store/pg"
 )
@@ -90,8 +90,8 @@ func (s *server) getNotice(ctx context.Context, tenant int32, in *noticeRef) (*a
 
 // NotifyTest is the optional body that asks for a test notice.
 type NotifyTest struct {
-	Job   string       `json:"job,omitempty" minLength:"1" maxLength:"128" doc:"Id or name of a job. The test is sent to all recipients of the job's notices. Absent: to entry alone." example:"daily-invoice-gen"`
-	Entry *spec.Notify `json:"entry,omitempty" doc:"An entry in the form of a job's notify. Its events (on) are ignored here. Absent: the recipients of job."`
+	Job   string          `json:"job,omitempty" minLength:"1" maxLength:"128" doc:"Id or name of a job. The test is sent to all recipients of the job's notices. Absent: to entry alone." example:"daily-invoice-gen"`
+	Entry *jobspec.Notify `json:"entry,omitempty" doc:"An entry in the form of a job's notify. Its events (on) are ignored here. Absent: the recipients of job."`
 }
 
 func (t NotifyTest) validate() []problem.FieldError {
@@ -100,36 +100,36 @@ func (t NotifyTest) validate() []problem.FieldError {
 		fields = append(fields,
 			problem.At("body", "give a job or an entry, not both; give neither to test the tenant's default"))
 	}
-	if t.Job != "" && !spec.NameForm.MatchString(t.Job) && !uuidForm.MatchString(t.Job) {
+	if t.Job != "" && !jobspec.NameForm.MatchString(t.Job) && !uuidForm.MatchString(t.Job) {
 		fields = append(fields, problem.At("body.job", "is neither the id nor the name of a job"))
 	}
 	if t.Entry == nil {
 		return fields
 	}
-	for _, p := range spec.ValidateNotify("entry", []spec.Notify{t.entry()}) {
+	for _, p := range jobspec.ValidateNotify("entry", []jobspec.Notify{t.entry()}) {
 		fields = append(fields, problem.At("body.entry"+p.Field[len("entry[0]"):], p.Message))
 	}
 	return fields
 }
 
 // entry returns the given entry, with all events if it names none.
-func (t NotifyTest) entry() spec.Notify {
+func (t NotifyTest) entry() jobspec.Notify {
 	entry := *t.Entry
 	if len(entry.On) == 0 {
-		entry.On = spec.Events
+		entry.On = jobspec.Events
 	}
 	return entry
 }
 
 // NotifyResult is the result of a test notice for one recipient.
 type NotifyResult struct {
-	Format     spec.Format `json:"format" enum:"json,slack,pagerduty,alertmanager,teams,email,template" doc:"The form it was sent in." example:"slack"`
-	URL        string      `json:"url" doc:"Where it was sent; for email, a mailto URL." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
-	Delivered  bool        `json:"delivered" doc:"Whether it was answered with a 2xx; for email, whether the mail server took it." example:"true"`
-	HTTPStatus *int        `json:"http_status" doc:"Status of the response, if there was one." example:"200"`
-	Reason     *string     `json:"reason" doc:"Why it was not delivered: one of the reasons that runs have, or mail_refused: the mail server did not take it."`
-	Error      *string     `json:"error" doc:"The same, for people."`
-	Response   *string     `json:"response" doc:"The first 200 bytes of the response, if the notice was not delivered."`
+	Format     jobspec.Format `json:"format" enum:"json,slack,pagerduty,alertmanager,teams,email,template" doc:"The form it was sent in." example:"slack"`
+	URL        string         `json:"url" doc:"Where it was sent; for email, a mailto URL." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
+	Delivered  bool           `json:"delivered" doc:"Whether it was answered with a 2xx; for email, whether the mail server took it." example:"true"`
+	HTTPStatus *int           `json:"http_status" doc:"Status of the response, if there was one." example:"200"`
+	Reason     *string        `json:"reason" doc:"Why it was not delivered: one of the reasons that runs have, or mail_refused: the mail server did not take it."`
+	Error      *string        `json:"error" doc:"The same, for people."`
+	Response   *string        `json:"response" doc:"The first 200 bytes of the response, if the notice was not delivered."`
 }
 
 // NotifyResults are the results of a test notice, one per recipient.
@@ -143,7 +143,7 @@ func (s *server) testNotify(
 	asked := in.Value
 	problems := asked.validate()
 	if asked.Entry != nil {
-		for _, e := range s.forbiddenNotify(tenant, "body", []spec.Notify{*asked.Entry}) {
+		for _, e := range s.forbiddenNotify(tenant, "body", []jobspec.Notify{*asked.Entry}) {
 			problems = append(problems, problem.At(strings.Replace(e.Location, ".notify[0]", ".entry", 1), e.Message))
 		}
 	}
@@ -157,7 +157,7 @@ func (s *server) testNotify(
 	list, job := own.Notify, "notify-test"
 	switch {
 	case asked.Entry != nil:
-		list = []spec.Notify{asked.entry()}
+		list = []jobspec.Notify{asked.entry()}
 	case asked.Job != "":
 		record, err := s.Store.Jobs.GetJob(ctx, tenant, asked.Job)
 		if err != nil {
@@ -174,7 +174,7 @@ func (s *server) testNotify(
 
 // sendTests tests all recipients at the same time.
 func (s *server) sendTests(
-	ctx context.Context, tenant int32, name, job string, to []spec.Recipient,
+	ctx context.Context, tenant int32, name, job string, to []jobspec.Recipient,
 ) ([]NotifyResult, error) {
 	results := make([]NotifyResult, len(to))
 	var sending errgroup.Group
@@ -189,7 +189,7 @@ func (s *server) sendTests(
 
 // sendTest tests one recipient. The notice is about a random job id, so it resolves no open incident.
 func (s *server) sendTest(
-	ctx context.Context, tenant int32, name, job string, to spec.Recipient,
+	ctx context.Context, tenant int32, name, job string, to jobspec.Recipient,
 ) (NotifyResult, error) {
 	result := NotifyResult{Format: to.Format, URL: to.URL}
 	if s.Transport == nil {
@@ -197,7 +197,7 @@ func (s *server) sendTest(
 	}
 	now := time.Now().UTC()
 	digest := domain.Digest{Job: job, JobID: uuid.New(), Tenant: name, Events: []domain.DigestEvent{
-		{Event: spec.EventTest, Count: 1, FirstAt: now, LastAt: now, Runs: []domain.DigestRun{}},
+		{Event: jobspec.EventTest, Count: 1, FirstAt: now, LastAt: now, Runs: []domain.DigestRun{}},
 	}}
 	bodies, err := notice.Test(digest, to, now)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 	"punctual/store/tenants"
 )
 
@@ -77,7 +77,7 @@ func TestATestNoticeIsSentAtOnceAndAnsweredFor(t *testing.T) {
 	}
 	s.do("PATCH", "/v1/tenant", `{"notify":[{"on":["dead"],"url":"`+h.url+`/default"}]}`).want(200)
 	if got := test(""); len(got) != 1 || !got[0].Delivered || *got[0].HTTPStatus != 200 ||
-		got[0].Format != spec.FormatJSON || got[0].Error != nil {
+		got[0].Format != jobspec.FormatJSON || got[0].Error != nil {
 		t.Errorf("%+v", got)
 	}
 	s.create(`{"name":"own","target":{"url":"` + h.url + `"},` +

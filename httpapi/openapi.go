@@ -16,7 +16,7 @@ import (
 	"punctual/httpapi/api"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -86,7 +86,7 @@ func (s *server) describe() {
 	}
 	describeReplacement(schemas)
 	for _, name := range []string{"Job", "ListedJob", "JobInput", "JobPatch", "JobReplacement"} {
-		schemas[name].Properties["name"].Pattern = spec.NameForm.String()
+		schemas[name].Properties["name"].Pattern = jobspec.NameForm.String()
 	}
 	schemas["Problem"].Properties["code"].Enum = pg.Column(sortedCodes(), func(c problem.Code) any { return c })
 	describeNulls(schemas, types)

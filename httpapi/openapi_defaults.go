@@ -9,16 +9,16 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/httpapi/api"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // describeDefaults gives the optional fields of bodies the defaults that the code fills in. Where a default depends on
 // other fields, the field's description says so, after "Absent:".
 func describeDefaults(schemas map[string]*huma.Schema, operations []*api.Operation) {
 	for _, body := range []string{"JobInput", "JobReplacement"} {
-		setDefaults(schemas, schemas[body], asJSON(spec.Definition{}.WithDefaults()))
+		setDefaults(schemas, schemas[body], asJSON(jobspec.Definition{}.WithDefaults()))
 	}
-	setDefaults(schemas, schemas["Notify"], asJSON(spec.Notify{Format: spec.Notify{}.Recipient().Format}))
+	setDefaults(schemas, schemas["Notify"], asJSON(jobspec.Notify{Format: jobspec.Notify{}.Recipient().Format}))
 	for _, op := range operations {
 		if op.Doc.RequestBody == nil {
 			continue

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"punctual/httpapi/api"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 //go:generate go test . -run OpenAPI|Reference -args -update
@@ -43,14 +43,14 @@ func jobReference(t *testing.T) string {
 		of            reflect.Type
 	}{
 		{"Fields of a job", "JobInput", reflect.TypeFor[JobInput]()},
-		{"schedule", "Schedule", reflect.TypeFor[spec.Schedule]()},
-		{"missed", "Missed", reflect.TypeFor[spec.Missed]()},
-		{"target", "Target", reflect.TypeFor[spec.Target]()},
-		{"target.auth", "Auth", reflect.TypeFor[spec.Auth]()},
-		{"target.tls", "TLS", reflect.TypeFor[spec.TLS]()},
-		{"steps", "Step", reflect.TypeFor[spec.Step]()},
-		{"retry", "Retry", reflect.TypeFor[spec.Retry]()},
-		{"notify", "Notify", reflect.TypeFor[spec.Notify]()},
+		{"schedule", "Schedule", reflect.TypeFor[jobspec.Schedule]()},
+		{"missed", "Missed", reflect.TypeFor[jobspec.Missed]()},
+		{"target", "Target", reflect.TypeFor[jobspec.Target]()},
+		{"target.auth", "Auth", reflect.TypeFor[jobspec.Auth]()},
+		{"target.tls", "TLS", reflect.TypeFor[jobspec.TLS]()},
+		{"steps", "Step", reflect.TypeFor[jobspec.Step]()},
+		{"retry", "Retry", reflect.TypeFor[jobspec.Retry]()},
+		{"notify", "Notify", reflect.TypeFor[jobspec.Notify]()},
 	} {
 		fmt.Fprintf(&page, "## %s\n\n| field | type | default | meaning |\n|---|---|---|---|\n", part.title)
 		schema := dig(schemas, part.schema).(map[string]any)

@@ -17,7 +17,7 @@ import (
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 )
 
@@ -65,7 +65,7 @@ const noSuchJob = "There is no job with that id or name."
 
 // mayExist returns ErrNotFound for a malformed id or name.
 func mayExist(name string) error {
-	if !spec.NameForm.MatchString(name) {
+	if !jobspec.NameForm.MatchString(name) {
 		return store.ErrNotFound
 	}
 	return nil
@@ -198,7 +198,7 @@ type instantParam struct{ at *time.Time }
 
 // UnmarshalText reads RFC 3339.
 func (p *instantParam) UnmarshalText(text []byte) error {
-	at, err := spec.ParseInstant(strings.ReplaceAll(string(text), " ", "+"))
+	at, err := jobspec.ParseInstant(strings.ReplaceAll(string(text), " ", "+"))
 	if err != nil {
 		return err
 	}

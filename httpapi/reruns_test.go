@@ -11,7 +11,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/runs"
 )
 
@@ -86,7 +86,7 @@ func TestRerunsThatAreRefused(t *testing.T) {
 		{"of what cannot be a run", "/v1/runs/x", "", problem.CodeNotFound, ""},
 		{"with an unknown field", ended, `{"bodi":1}`, problem.CodeInvalid, ""},
 		{"with a header that cannot be sent", ended, `{"headers":{"Host":"x"}}`, problem.CodeInvalid, ""},
-		{"with too large a body", ended, `{"body":"` + strings.Repeat("x", spec.MaxPayload) + `"}`, problem.CodeInvalid, ""},
+		{"with too large a body", ended, `{"body":"` + strings.Repeat("x", jobspec.MaxPayload) + `"}`, problem.CodeInvalid, ""},
 		{"with what is not JSON", ended, `{`, problem.CodeMalformed, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestASilentTargetIsCalledSilent(t *testing.T) {
 	for n := range 3 { // the target accepts, then stays silent
 		shown := get[runs.Run](s, run)
 		job, err := domain.Compile(shown.JobID, 1, 1,
-			spec.Definition{Name: "a", Completion: spec.CompleteAsync, Target: spec.Target{URL: "http://x"}}, 0)
+			jobspec.Definition{Name: "a", Completion: jobspec.CompleteAsync, Target: jobspec.Target{URL: "http://x"}}, 0)
 		must(t, err)
 		a := domain.Assignment{RunID: shown.ID, Job: job, Attempt: n + 1, Lease: &domain.Lease{ID: uuid.New()}}
 		if err := s.store.Pool().QueryRow(t.Context(), `SELECT fence FROM punctual.runs WHERE id = $1`,

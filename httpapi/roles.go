@@ -11,7 +11,7 @@ import (
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -83,7 +83,7 @@ func oneShots(role auth.Role, jobs []JobInput, at func(i int) string) error {
 	}
 	var fields []problem.FieldError
 	for i, job := range jobs {
-		if kind := job.Schedule.Kind(); kind != spec.KindAt && kind != spec.KindDelay {
+		if kind := job.Schedule.Kind(); kind != jobspec.KindAt && kind != jobspec.KindDelay {
 			fields = append(fields, problem.At(at(i), "must have at or delay"))
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/runs"
@@ -243,10 +243,10 @@ const (
 )
 
 func (r RerunInput) validate() []problem.FieldError {
-	errors := api.Within("body", spec.ValidateRequest("", r.Headers, r.Body))
+	errors := api.Within("body", jobspec.ValidateRequest("", r.Headers, r.Body))
 	errors = append(errors, oneOf("body.definition", r.Definition, DefinitionCurrent, DefinitionOriginal)...)
-	if r.From != nil && (len(r.From) == 0 || len(r.From) > spec.MaxSteps) {
-		errors = append(errors, problem.Atf("body.from", "must name 1 to %d steps", spec.MaxSteps))
+	if r.From != nil && (len(r.From) == 0 || len(r.From) > jobspec.MaxSteps) {
+		errors = append(errors, problem.Atf("body.from", "must name 1 to %d steps", jobspec.MaxSteps))
 	}
 	for _, step := range slices.Sorted(maps.Keys(r.Set)) {
 		at := "body.set." + problem.Clip(step)

@@ -9,7 +9,7 @@ import (
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 )
@@ -23,10 +23,10 @@ type PreviewSlot struct {
 
 // Preview is the answer to a preview.
 type Preview struct {
-	Schedule spec.Schedule `json:"schedule" doc:"The schedule as a job has it: translated, if the preview names a dialect."`
-	Words    *string       `json:"words" doc:"A cron expression in words. Null: the schedule has none." example:"Mon–Fri 03:00"`
-	Warnings []string      `json:"warnings" doc:"Where other systems read the schedule otherwise, and what may be a mistake in it; most schedules have none." example:"its hours are in UTC, as the schedule has no timezone"`
-	Slots    []PreviewSlot `json:"slots" doc:"The slots, in order. There are fewer than requested if the schedule ends."`
+	Schedule jobspec.Schedule `json:"schedule" doc:"The schedule as a job has it: translated, if the preview names a dialect."`
+	Words    *string          `json:"words" doc:"A cron expression in words. Null: the schedule has none." example:"Mon–Fri 03:00"`
+	Warnings []string         `json:"warnings" doc:"Where other systems read the schedule otherwise, and what may be a mistake in it; most schedules have none." example:"its hours are in UTC, as the schedule has no timezone"`
+	Slots    []PreviewSlot    `json:"slots" doc:"The slots, in order. There are fewer than requested if the schedule ends."`
 }
 
 // UpcomingSlot is a slot of a job.
@@ -69,8 +69,8 @@ func (s *server) preview(ctx context.Context, _ int32, in *body.Body[PreviewInpu
 			return nil, err
 		}
 	}
-	definition := spec.Definition{Schedule: asked.Schedule}.WithDefaults()
-	timetable, err := spec.NewTimetable(uuid.Nil, definition, 0)
+	definition := jobspec.Definition{Schedule: asked.Schedule}.WithDefaults()
+	timetable, err := jobspec.NewTimetable(uuid.Nil, definition, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -108,13 +108,13 @@ func upcomingSlots(r jobs.Record, defaultJitter time.Duration, n int) ([]Upcomin
 		return slots, nil
 	}
 	definition := r.Definition.WithDefaults()
-	timetable, err := spec.NewTimetable(r.ID, definition, defaultJitter)
+	timetable, err := jobspec.NewTimetable(r.ID, definition, defaultJitter)
 	if err != nil {
 		return nil, err
 	}
-	next := spec.Slot{At: *r.NextScheduledFor}
+	next := jobspec.Slot{At: *r.NextScheduledFor}
 	same, ok := timetable.Next(next.At.Add(-1), nil)
-	if definition.Schedule.Kind() == spec.KindAt {
+	if definition.Schedule.Kind() == jobspec.KindAt {
 		same, ok = timetable.First(next.At)
 	}
 	if ok && same.At.Equal(next.At) {

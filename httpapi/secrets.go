@@ -9,7 +9,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/secrets"
 )
 
@@ -61,8 +61,8 @@ func (s *server) secretRoutes() {
 
 // SecretInput is the body that creates or replaces a secret.
 type SecretInput struct {
-	Value       spec.Hidden `json:"value" minLength:"1" maxLength:"65536" doc:"The secret: at most 64 KiB of UTF-8. It is never shown." example:"s3cr3t"`
-	Description string      `json:"description,omitempty" maxLength:"1024" doc:"For people. Absent: none." example:"of the billing team"`
+	Value       jobspec.Hidden `json:"value" minLength:"1" maxLength:"65536" doc:"The secret: at most 64 KiB of UTF-8. It is never shown." example:"s3cr3t"`
+	Description string         `json:"description,omitempty" maxLength:"1024" doc:"For people. Absent: none." example:"of the billing team"`
 }
 
 // maxSecret bounds the value of a secret, in bytes. A chain of certificates and its key fit.
@@ -73,7 +73,7 @@ func (in SecretInput) validate() []problem.FieldError {
 	switch value := in.Value.Value(); {
 	case in.Value.IsZero():
 		errors = append(errors, problem.At("body.value", "is required"))
-	case value == spec.Mask:
+	case value == jobspec.Mask:
 		errors = append(errors, problem.At("body.value", `"***" is the mask, not the value: write the value`))
 	case len(value) > maxSecret:
 		errors = append(errors, problem.Atf("body.value", "%d bytes; at most %d (64 KiB)", len(value), maxSecret))

@@ -9,7 +9,7 @@ import (
 
 	"punctual/httpapi/body"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/runs"
 )
 
@@ -35,7 +35,7 @@ type JobSummary struct {
 	Version          int32             `json:"version"`
 	State            domain.JobState   `json:"state"`
 	Labels           map[string]string `json:"labels,omitempty"`
-	Schedule         spec.Schedule     `json:"schedule,omitzero"`
+	Schedule         jobspec.Schedule  `json:"schedule,omitzero"`
 	Queue            string            `json:"queue"`
 	NextRunAt        *time.Time        `json:"next_run_at"`
 	NextScheduledFor *time.Time        `json:"next_scheduled_for"`

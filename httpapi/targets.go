@@ -6,15 +6,15 @@ import (
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler/delivery/wire"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // forbidden returns an error for each URL of a definition that names an address which jobs may not call. So the
 // author knows at once, not only with the first run. The guard checks every connection again when it is made.
-func (s *server) forbidden(tenant int32, at string, d spec.Definition) []problem.FieldError {
+func (s *server) forbidden(tenant int32, at string, d jobspec.Definition) []problem.FieldError {
 	var fields []problem.FieldError
-	d.EachTarget(func(field string, t *spec.Target) {
-		target, err := spec.ParseAddress(t.URL)
+	d.EachTarget(func(field string, t *jobspec.Target) {
+		target, err := jobspec.ParseAddress(t.URL)
 		fields = append(fields, s.refused(tenant, at+"."+d.Path(field)+".url", target.URL, err)...)
 	})
 	for i, step := range d.Steps {
@@ -27,9 +27,9 @@ func (s *server) forbidden(tenant int32, at string, d spec.Definition) []problem
 }
 
 // forbiddenNotify is forbidden for the recipients of notices.
-func (s *server) forbiddenNotify(tenant int32, at string, list []spec.Notify) (fields []problem.FieldError) {
+func (s *server) forbiddenNotify(tenant int32, at string, list []jobspec.Notify) (fields []problem.FieldError) {
 	for i, n := range list {
-		if n.Format == spec.FormatEmail && wire.CheckMailbox(n.To) == nil {
+		if n.Format == jobspec.FormatEmail && wire.CheckMailbox(n.To) == nil {
 			if err := s.Mailer.Check(n.To); err != nil {
 				fields = append(fields, problem.At(fmt.Sprintf("%s.notify[%d].to", at, i), err.Error()))
 			}

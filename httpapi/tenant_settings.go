@@ -11,32 +11,32 @@ import (
 	"punctual/httpapi/api"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/tenants"
 )
 
 // TenantSettings are the settings of a tenant that operators decide.
 type TenantSettings struct {
-	Weight               *int          `json:"weight,omitempty" minimum:"1" maximum:"1000" doc:"Its relative share of the concurrency while several tenants wait for it: a tenant with twice the weight gets twice as many. Absent: 1." example:"1"`
-	MaxJobs              *int          `json:"max_jobs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most active and paused jobs that it may have. Absent: no limit." example:"10000"`
-	MaxPendingRuns       *int          `json:"max_pending_runs,omitempty" minimum:"1" maximum:"1000000" doc:"The most dated runs that it may have pending. Absent: no limit." example:"100000"`
-	MaxConcurrentRuns    *int          `json:"max_concurrent_runs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most runs of this tenant that all replicas together may send at once; others wait. Absent: no limit." example:"100"`
-	MaxRunsPerSecond     *int          `json:"max_runs_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most attempts of this tenant that all replicas together may start in a second; others wait. Absent: no limit." example:"50"`
-	MaxRequestsPerSecond *int          `json:"max_requests_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most API requests of this tenant that all replicas together answer in a second; others get 429. Absent: no limit." example:"200"`
-	MinInterval          spec.Duration `json:"min_interval,omitzero" doc:"Shortest time between two slots of one of its jobs. Absent: no limit." example:"1m"`
-	MaxKeyAge            spec.Duration `json:"max_key_age,omitzero" doc:"How long a new API key of it may work, at least 1h. Earlier keys stay as they are. The deployment may have a limit, too (--max-key-age). Absent: only that of the deployment." example:"2160h"`
-	ChangesKept          spec.Duration `json:"changes_kept,omitzero" doc:"How long GET /v1/runs/changes says which of its runs have ended, 1h to 720h. To begin or end that stops writes of runs for a moment. Absent: nothing is recorded." example:"24h"`
-	AllowedTargets       []string      `json:"allowed_targets,omitempty" maxItems:"100" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants. Absent: none." example:"[\"10.20.0.0/16\"]"`
+	Weight               *int             `json:"weight,omitempty" minimum:"1" maximum:"1000" doc:"Its relative share of the concurrency while several tenants wait for it: a tenant with twice the weight gets twice as many. Absent: 1." example:"1"`
+	MaxJobs              *int             `json:"max_jobs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most active and paused jobs that it may have. Absent: no limit." example:"10000"`
+	MaxPendingRuns       *int             `json:"max_pending_runs,omitempty" minimum:"1" maximum:"1000000" doc:"The most dated runs that it may have pending. Absent: no limit." example:"100000"`
+	MaxConcurrentRuns    *int             `json:"max_concurrent_runs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most runs of this tenant that all replicas together may send at once; others wait. Absent: no limit." example:"100"`
+	MaxRunsPerSecond     *int             `json:"max_runs_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most attempts of this tenant that all replicas together may start in a second; others wait. Absent: no limit." example:"50"`
+	MaxRequestsPerSecond *int             `json:"max_requests_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most API requests of this tenant that all replicas together answer in a second; others get 429. Absent: no limit." example:"200"`
+	MinInterval          jobspec.Duration `json:"min_interval,omitzero" doc:"Shortest time between two slots of one of its jobs. Absent: no limit." example:"1m"`
+	MaxKeyAge            jobspec.Duration `json:"max_key_age,omitzero" doc:"How long a new API key of it may work, at least 1h. Earlier keys stay as they are. The deployment may have a limit, too (--max-key-age). Absent: only that of the deployment." example:"2160h"`
+	ChangesKept          jobspec.Duration `json:"changes_kept,omitzero" doc:"How long GET /v1/runs/changes says which of its runs have ended, 1h to 720h. To begin or end that stops writes of runs for a moment. Absent: nothing is recorded." example:"24h"`
+	AllowedTargets       []string         `json:"allowed_targets,omitempty" maxItems:"100" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants. Absent: none." example:"[\"10.20.0.0/16\"]"`
 	TenantNotify
 }
 
 // TenantNotify are the settings that a tenant's own admins may change too.
 type TenantNotify struct {
-	Notify []spec.Notify `json:"notify,omitempty" doc:"Recipients of notices about jobs that have no notify of their own. Absent: no recipients." maxItems:"10"`
+	Notify []jobspec.Notify `json:"notify,omitempty" doc:"Recipients of notices about jobs that have no notify of their own. Absent: no recipients." maxItems:"10"`
 }
 
 func (t TenantNotify) validate() []problem.FieldError {
-	return api.Within("body", spec.ValidateNotify("notify", t.Notify))
+	return api.Within("body", jobspec.ValidateNotify("notify", t.Notify))
 }
 
 // SetByServer says why admins may not set the fields that only tenants.Tenant has.
@@ -110,9 +110,9 @@ func (t TenantSettings) apply(to *tenants.Tenant) {
 }
 
 // limitOf returns a duration in the form of a tenant's limit; nil: there is none.
-func limitOf(d spec.Duration) *spec.Duration {
+func limitOf(d jobspec.Duration) *jobspec.Duration {
 	if d.IsZero() {
 		return nil
 	}
-	return new(spec.DurationOf(d.Value()))
+	return new(jobspec.DurationOf(d.Value()))
 }

@@ -11,7 +11,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 	"punctual/store/tenants"
 )
@@ -83,7 +83,7 @@ func (t TenantInput) tenant() tenants.Tenant {
 
 func (t TenantInput) validate() []problem.FieldError {
 	errors := t.TenantSettings.validate()
-	if !spec.NameForm.MatchString(t.Name) {
+	if !jobspec.NameForm.MatchString(t.Name) {
 		errors = append(errors, problem.Atf("body.name", "%q is not a valid name: write 1 to 128 letters, digits, dots, "+
 			"underscores, colons and dashes, beginning with a letter or digit", problem.Clip(t.Name)))
 	}
@@ -151,7 +151,7 @@ func (s *server) withUsage(ctx context.Context) func(tenants.Tenant, error) (*an
 
 // listTenants uses names as cursors: a caller who may list tenants may know their names.
 func (s *server) listTenants(ctx context.Context, _ int32, in *Paging) (*answer[List[tenants.Tenant]], error) {
-	if in.Cursor != "" && !spec.NameForm.MatchString(in.Cursor) {
+	if in.Cursor != "" && !jobspec.NameForm.MatchString(in.Cursor) {
 		return nil, &pg.CursorError{Cursor: in.Cursor}
 	}
 	page, more, err := s.Store.Tenants.ListTenants(ctx, in.Cursor, in.Limit)

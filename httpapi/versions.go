@@ -7,7 +7,7 @@ import (
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 )
@@ -96,15 +96,15 @@ func (s *server) restoreVersion(ctx context.Context, tenant int32, in *restoreVe
 	if err != nil {
 		return nil, err
 	}
-	record, err := s.Store.Jobs.RestoreVersion(ctx, tenant, in.Job, in.Version, version, func(d spec.Definition) error {
+	record, err := s.Store.Jobs.RestoreVersion(ctx, tenant, in.Job, in.Version, version, func(d jobspec.Definition) error {
 		fields := append(api.Within("definition", d.Validate()), s.forbidden(tenant, "definition", d)...)
 		if len(fields) > 0 {
 			return problem.Invalid(fields...)
 		}
 		return nil
 	})
-	if _, refused := errors.AsType[*spec.Refusal](err); !refused && len(spec.BlamesOf(err)) > 0 {
-		return nil, problem.Invalid(api.Within("definition", spec.BlamesOf(err))...)
+	if _, refused := errors.AsType[*jobspec.Refusal](err); !refused && len(jobspec.BlamesOf(err)) > 0 {
+		return nil, problem.Invalid(api.Within("definition", jobspec.BlamesOf(err))...)
 	}
 	return s.answerJob(record, err)
 }

@@ -11,7 +11,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/delivery/guard"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 	"punctual/store/tenants"
@@ -167,7 +167,7 @@ func TestAVersionIsRestoredByTheRulesOfToday(t *testing.T) {
 	restore(admin).blames("definition.target.auth.secret")
 	admin.do("PUT", "/v1/secrets/gone", `{"value":"s3cret"}`).want(201)
 	_, err := s.store.Tenants.EditTenant(t.Context(), "default", func(t *tenants.Tenant) error {
-		t.MinInterval = new(spec.DurationOf(60e9))
+		t.MinInterval = new(jobspec.DurationOf(60e9))
 		return nil
 	})
 	must(t, err)

@@ -8,7 +8,7 @@ import (
 
 	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 	"punctual/store/links"
 	"punctual/store/runs"
@@ -20,7 +20,7 @@ type Job struct {
 	Tenant  string          `json:"tenant" doc:"Its owner." example:"default"`
 	Version int32           `json:"version" doc:"Number of the current version: one more with each change. Part of the ETag." example:"7"`
 	State   domain.JobState `json:"state" enum:"active,paused,completed" doc:"completed: no slot is left." example:"active"`
-	spec.Definition
+	jobspec.Definition
 	NotifyFrom       string     `json:"notify_from" enum:"job,tenant" doc:"Where the recipients of the job's notices are set. job: in its own notify, which may be an empty list; tenant: in the tenant's default, shown by GET /v1/tenant." example:"job"`
 	Paused           bool       `json:"paused" doc:"Whether it is paused." example:"false"`
 	PausedAt         *time.Time `json:"paused_at,omitempty" doc:"When it was paused."`
@@ -87,7 +87,7 @@ func showJob(r jobs.Record, defaultJitter time.Duration) Job {
 		job.PauseNote = r.PauseNote
 	}
 	schedule := r.Definition.Schedule
-	if r.NextScheduledFor != nil && (schedule.Kind() == spec.KindCron || schedule.Timezone != "") {
+	if r.NextScheduledFor != nil && (schedule.Kind() == jobspec.KindCron || schedule.Timezone != "") {
 		job.NextLocal = new(inZone(*r.NextScheduledFor, schedule))
 	}
 	return job
@@ -104,8 +104,8 @@ func showOne(r jobs.Record, defaultJitter time.Duration) Job {
 }
 
 // meaning says what a valid schedule means, if it is a cron expression, and what may be a mistake in it.
-func meaning(s spec.Schedule, ended bool) (words string, warnings []string) {
-	if s.Kind() == spec.KindCron {
+func meaning(s jobspec.Schedule, ended bool) (words string, warnings []string) {
+	if s.Kind() == jobspec.KindCron {
 		words, _ = cron.Words(s.Cron)                   // it is valid
 		warnings, _ = cron.Warnings(s.Cron, s.Timezone) // it is valid
 	}
@@ -128,7 +128,7 @@ func showRequest(r runs.Run, origin domain.Origin) *domain.SentRequest {
 }
 
 // inZone formats an instant as local time in a schedule's zone.
-func inZone(t time.Time, s spec.Schedule) string {
+func inZone(t time.Time, s jobspec.Schedule) string {
 	zone, err := cron.LoadZone(s.Timezone)
 	if s.Timezone == "" || err != nil { // this binary may lack a zone that was known when the job was written
 		zone = time.UTC

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/domain"
 )
 
 // chorePause is how long a replica waits after a chore fails, and the longest pause between two batches.
@@ -67,7 +67,7 @@ func (d *duty) run(ctx context.Context) {
 		}
 		d.work(ctx)
 		if d.Every > 0 {
-			due = time.After(spec.About(d.Every))
+			due = time.After(domain.About(d.Every))
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // dispatch starts the attempts of a claimed batch, each in a worker slot of its queue. It returns false, and starts
@@ -164,7 +164,7 @@ const givenTimeout = 4 * time.Second
 
 // now estimates the database's clock, and is never before the claim.
 func (s *Scheduler) now(a domain.Assignment) time.Time {
-	return spec.Later(s.clock.now(), a.Lease.ClaimedAt)
+	return jobspec.Later(s.clock.now(), a.Lease.ClaimedAt)
 }
 
 // growStack lets the stack of its goroutine grow to what a request needs, while there is hardly anything on it. Go

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // errCancelled is the cause when an attempt is cut off because its run was cancelled.
@@ -89,7 +89,7 @@ func (f *flights) replaceable() (jobs []uuid.UUID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.all {
-		if s.job.ConcurrencyPolicy == spec.PolicyReplace {
+		if s.job.ConcurrencyPolicy == jobspec.PolicyReplace {
 			jobs = append(jobs, s.job.ID)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"punctual/scheduler/admit"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
 )
 
 const (
@@ -107,7 +106,7 @@ func (t *ticker) restAround(sum claimed, now time.Time) (wait time.Duration, wak
 	if sum.settled > 0 && (sum.full || more) {
 		return 0, nil
 	}
-	wait = min(t.untilFetch(t.untilNext(now)), t.s.admission.Limits.DrawIn(spec.About(lookAround)))
+	wait = min(t.untilFetch(t.untilNext(now)), t.s.admission.Limits.DrawIn(domain.About(lookAround)))
 	return max(wait, shortestPause), t.s.admission.Slots.Released
 }
 

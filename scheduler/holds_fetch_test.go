@@ -15,7 +15,7 @@ import (
 	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // The breaker of a recovering host closes once no run waits for the host. A fetch that could not look into every lane
@@ -32,7 +32,7 @@ func TestABreakerStaysWhileItsRunsCannotBeSeen(t *testing.T) {
 			recovers(t, s.admission.Holds, job)
 			for range 50 {
 				store.held = append(store.held, domain.Outcome{Assignment: domain.Assignment{
-					RunID: uuid.New(), Job: job, Lane: spec.PriorityNormal.Lane(1),
+					RunID: uuid.New(), Job: job, Lane: jobspec.PriorityNormal.Lane(1),
 					Held: &domain.Held{By: s.admission.Holds.Breakers.All()[0].By},
 				}})
 			}
@@ -119,5 +119,5 @@ func hook(t *testing.T) *url.URL {
 
 // scheduled returns the first attempt of a job's run that has just become due.
 func scheduled(job *domain.Job) domain.Assignment {
-	return domain.Assignment{Job: job, Attempt: 1, Lane: spec.PriorityNormal.Lane(1), Lease: &domain.Lease{}}
+	return domain.Assignment{Job: job, Attempt: 1, Lane: jobspec.PriorityNormal.Lane(1), Lease: &domain.Lease{}}
 }

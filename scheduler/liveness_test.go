@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 func TestWatch(t *testing.T) {
@@ -126,7 +126,7 @@ func TestAReplicaStopsItselfBeforeOthersTakeOver(t *testing.T) {
 }
 
 func TestJudgeLost(t *testing.T) {
-	job := &domain.Job{Definition: spec.Definition{Retry: spec.Retry{MaxAttempts: 3}}.WithDefaults()}
+	job := &domain.Job{Definition: jobspec.Definition{Retry: jobspec.Retry{MaxAttempts: 3}}.WithDefaults()}
 	for _, test := range []struct {
 		name            string
 		attempt, losses int

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/domain"
 )
 
 // every calls work at once and then each period, until ctx ends. The period varies a little, so that replicas do not
@@ -12,7 +12,7 @@ import (
 func every(ctx context.Context, period time.Duration, work func(context.Context)) {
 	for ctx.Err() == nil {
 		work(ctx)
-		sleep(ctx, spec.About(period))
+		sleep(ctx, domain.About(period))
 	}
 }
 
@@ -22,7 +22,7 @@ func steadily(ctx context.Context, period time.Duration, work func(context.Conte
 	for ctx.Err() == nil {
 		began := time.Now()
 		work(ctx)
-		sleep(ctx, spec.About(period)-time.Since(began))
+		sleep(ctx, domain.About(period)-time.Since(began))
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,7 +40,7 @@ func virtually(t *testing.T, name string, test func(t *testing.T)) {
 // the API does it.
 func compiled(t testing.TB, text string) *domain.Job {
 	t.Helper()
-	d := spec.Definition{Name: "job", Target: spec.Target{URL: "http://127.0.0.1:9/hook"}}
+	d := jobspec.Definition{Name: "job", Target: jobspec.Target{URL: "http://127.0.0.1:9/hook"}}
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/delivery/wire"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 )
 
 func TestWhetherAMessageArrived(t *testing.T) {
@@ -52,7 +52,7 @@ func (e *endless) Claim(_ context.Context, batches bool) (*notice.Outgoing, erro
 		return nil, nil //nolint:nilnil // nothing is to be sent
 	}
 	m := notice.Outgoing{
-		ID: uuid.New(), To: spec.Recipient{Format: spec.FormatJSON, URL: "http://192.0.2.1/"}, Body: []byte(`{}`),
+		ID: uuid.New(), To: jobspec.Recipient{Format: jobspec.FormatJSON, URL: "http://192.0.2.1/"}, Body: []byte(`{}`),
 	}
 	if batches {
 		m.Pipeline = notice.Lifecycle

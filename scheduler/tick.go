@@ -8,7 +8,6 @@ import (
 	"punctual/scheduler/admit"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
 )
 
 const (
@@ -78,7 +77,7 @@ func (t *ticker) run(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			t.s.log.Warn("a tick failed; the next one tries again", "error", err)
 			t.wantsLook = true
-			wait, wake = spec.About(longestSleep), nil
+			wait, wake = domain.About(longestSleep), nil
 		}
 		if wait > 0 {
 			t.sleep(ctx, wait, wake)
@@ -110,10 +109,10 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 	}
 	if t.upcoming.Halted { // so an unfreeze is seen within a second, or when this replica has written it
 		t.wantsLook = true
-		return min(spec.About(longestSleep), longestSleep), nil, nil
+		return min(domain.About(longestSleep), longestSleep), nil, nil
 	}
 	if t.s.heart.watch.expired(time.Now()) {
-		return spec.About(longestSleep), nil, nil // other replicas may have taken over: start nothing new
+		return domain.About(longestSleep), nil, nil // other replicas may have taken over: start nothing new
 	}
 	if err := t.fetchHeld(ctx); err != nil {
 		return 0, nil, err
@@ -274,7 +273,7 @@ func (t *ticker) look(ctx context.Context) error {
 // untilNext returns how long to sleep until the next thing that is not due now is due, or until the loop is to look for
 // late slots, if the last look left them out. It has the loop look again after a full sleep.
 func (t *ticker) untilNext(now time.Time) time.Duration {
-	wait := min(spec.About(longestSleep), longestSleep)
+	wait := min(domain.About(longestSleep), longestSleep)
 	t.wantsLook, t.pause = true, 0
 	if t.leftOlder {
 		wait = min(wait, max(time.Until(t.olderAt), shortestPause))

@@ -9,8 +9,8 @@ import (
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 )
 
 // Transport sends what runs and notices send: requests with their credentials, and e-mail.
@@ -30,7 +30,7 @@ func NewTransport(
 // Send sends a notice of a tenant that is no run, such as a test notice, to a recipient. An error means that the keys
 // and secrets for it could not be read from the database.
 func (c *Transport) Send(
-	ctx context.Context, tenant int32, to spec.Recipient, job string, body []byte, timeout time.Duration,
+	ctx context.Context, tenant int32, to jobspec.Recipient, job string, body []byte, timeout time.Duration,
 ) (wire.Result, error) {
 	return c.send(ctx, notice.Outgoing{
 		ID: domain.NewRunID(time.Now()), Tenant: tenant, To: to, Headline: job, Body: body,
@@ -40,7 +40,7 @@ func (c *Transport) Send(
 // send sends a message, signed as all requests are. An error means that the keys and secrets for it could not be read
 // from the database.
 func (c *Transport) send(ctx context.Context, m notice.Outgoing, timeout time.Duration) (wire.Result, error) {
-	about := domain.Job{Tenant: m.Tenant, Definition: spec.Definition{Name: "notice"}}
+	about := domain.Job{Tenant: m.Tenant, Definition: jobspec.Definition{Name: "notice"}}
 	job, err := about.Notice(m.To.URL, m.To.Secret)
 	if err != nil {
 		return wire.Result{}, err
@@ -49,7 +49,7 @@ func (c *Transport) send(ctx context.Context, m notice.Outgoing, timeout time.Du
 	a := domain.Assignment{
 		RunID: m.ID, Job: job, Trigger: domain.TriggerNotify, ScheduledFor: now, DueAt: now, Attempt: 1, Body: m.Body,
 	}
-	if m.To.Format == spec.FormatTemplate && len(m.Body) > 0 && m.Body[0] == '"' {
+	if m.To.Format == jobspec.FormatTemplate && len(m.Body) > 0 && m.Body[0] == '"' {
 		a.Headers = map[string]string{"Content-Type": "text/plain; charset=utf-8"}
 	}
 	r := a.Request(c.origin)

@@ -13,8 +13,8 @@ import (
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 	"punctual/store"
 	"punctual/store/audit"
 	"punctual/store/notices"
@@ -22,12 +22,12 @@ import (
 )
 
 // approvals makes steps of a workflow wait for approval.
-func approvals(a spec.Approval, names ...string) Option {
-	return func(d *spec.Definition) {
+func approvals(a jobspec.Approval, names ...string) Option {
+	return func(d *jobspec.Definition) {
 		for i, s := range d.Steps {
 			for _, name := range names {
 				if s.Name == name {
-					d.Steps[i] = spec.Step{Name: name, DependsOn: s.DependsOn, When: s.When, Approval: &a}
+					d.Steps[i] = jobspec.Step{Name: name, DependsOn: s.DependsOn, When: s.When, Approval: &a}
 				}
 			}
 		}
@@ -61,7 +61,7 @@ func decide(c Replica, run uuid.UUID, approved bool, note string) (runs.Run, err
 
 func TestAStepWaitsForApproval(t *testing.T) {
 	c := NewReplica(t)
-	c.Create("etl", Never, Steps("approve", "load<approve"), approvals(spec.Approval{}, "approve"))
+	c.Create("etl", Never, Steps("approve", "load<approve"), approvals(jobspec.Approval{}, "approve"))
 	w, a := waitForApproval(c, "etl")
 	c.WantState(a.RunID, "running attempt 1 ready in 86400")
 	c.WantCount(0, "leases are held", `SELECT count(*) FROM punctual.claims`)
@@ -111,7 +111,7 @@ func tooLate(c Replica, run uuid.UUID, says string) {
 
 func TestHowAnApprovalEnds(t *testing.T) {
 	t.Parallel()
-	hour := spec.Approval{ExpiresAfter: spec.DurationOf(time.Hour)}
+	hour := jobspec.Approval{ExpiresAfter: jobspec.DurationOf(time.Hour)}
 	for name, with := range map[string]struct {
 		do                 func(c Replica, w, a domain.Assignment)
 		state, told, whole string
@@ -187,7 +187,7 @@ func TestHowAnApprovalEnds(t *testing.T) {
 // A cancel that comes while a replica has the run, which is about to wait, ends it before anybody can decide.
 func TestAnApprovalIsCancelledBeforeItWaits(t *testing.T) {
 	c := NewReplica(t)
-	c.Create("w", Never, Steps("a"), approvals(spec.Approval{}, "a"))
+	c.Create("w", Never, Steps("a"), approvals(jobspec.Approval{}, "a"))
 	c.StartWorkflow("w", "")
 	a := c.ClaimSteps()["a"]
 	tooLate(c, a.RunID, "does not wait for approval yet")
@@ -201,7 +201,7 @@ func TestAnApprovalIsCancelledBeforeItWaits(t *testing.T) {
 // Of two people who decide at once, on two replicas, one does, and the other learns who.
 func TestOneDecisionCounts(t *testing.T) {
 	c := NewReplica(t)
-	c.Create("w", Never, Steps("a", "b"), approvals(spec.Approval{}, "a", "b"))
+	c.Create("w", Never, Steps("a", "b"), approvals(jobspec.Approval{}, "a", "b"))
 	w := c.StartWorkflow("w", "")
 	both := c.ClaimSteps()
 	await(c, both["a"], both["b"])
@@ -230,11 +230,11 @@ func TestTheLinkOfAnApproval(t *testing.T) {
 	c := AsReplica(OpenFixture(t, store.Options{
 		DatabaseURL: pgtest.DSN(t), MaxConns: 8, Master: pgtest.Master(t), PublicURL: "https://punctual.example", Pages: true,
 	}))
-	c.Create("etl", Never, Steps("approve", "other"), Notify(Hook, spec.EventDead), approvals(spec.Approval{
-		Notify: []spec.ApprovalNotify{
-			{URL: "https://one.example/"}, {Format: spec.FormatEmail, To: "ann@example.com"},
+	c.Create("etl", Never, Steps("approve", "other"), Notify(Hook, jobspec.EventDead), approvals(jobspec.Approval{
+		Notify: []jobspec.ApprovalNotify{
+			{URL: "https://one.example/"}, {Format: jobspec.FormatEmail, To: "ann@example.com"},
 		},
-	}, "approve"), approvals(spec.Approval{}, "other"))
+	}, "approve"), approvals(jobspec.Approval{}, "other"))
 	c.StartWorkflow("etl", "")
 	both := c.ClaimSteps()
 	a := both["approve"]
@@ -254,7 +254,7 @@ func TestTheLinkOfAnApproval(t *testing.T) {
 			t.Errorf("the headline is %s", m.Headline)
 		}
 		answered := notice.Answer{Arrival: notice.Delivered}
-		if m.To.Format == spec.FormatEmail {
+		if m.To.Format == jobspec.FormatEmail {
 			_, after, _ := strings.Cut(string(m.Body), "https://punctual.example/approvals/"+a.RunID.String()+"?token=")
 			var ok bool
 			if token, _, ok = strings.Cut(after, `\n`); !ok || !strings.Contains(string(m.Body), ", until 20") {
@@ -262,7 +262,7 @@ func TestTheLinkOfAnApproval(t *testing.T) {
 			}
 			c.WantCount(1, "leases", `SELECT count(*) FROM punctual.outbox WHERE under_way AND message = $1`, m.ID)
 		}
-		if m.To.Format == spec.FormatEmail && c.Count(`SELECT count(*) FROM punctual.outbox WHERE failures > 0`) == 0 {
+		if m.To.Format == jobspec.FormatEmail && c.Count(`SELECT count(*) FROM punctual.outbox WHERE failures > 0`) == 0 {
 			answered.Arrival = notice.Unsent
 		}
 		c.Must(c.Notices.Answered(t.Context(), *m, answered))
@@ -309,8 +309,8 @@ func TestTheLinkOfAnApproval(t *testing.T) {
 // A notice that could not be sent before the decision is sent no more.
 func TestADecisionEndsItsNotices(t *testing.T) {
 	c := NewReplica(t)
-	c.Create("w", Never, Steps("a"), approvals(spec.Approval{
-		Notify: []spec.ApprovalNotify{{URL: "https://one.example/"}},
+	c.Create("w", Never, Steps("a"), approvals(jobspec.Approval{
+		Notify: []jobspec.ApprovalNotify{{URL: "https://one.example/"}},
 	}, "a"))
 	_, a := waitForApproval(c, "w")
 	_, err := decide(c, a.RunID, true, "")
@@ -324,8 +324,8 @@ func TestADecisionEndsItsNotices(t *testing.T) {
 // However many recipients a tenant has, and however slow they are, senders are left to others.
 func TestFewNoticesOfApprovalsOfATenantAreUnderWayAtOnce(t *testing.T) {
 	c := NewReplica(t)
-	c.Create("w", Never, Steps("a"), approvals(spec.Approval{
-		Notify: slices.Repeat([]spec.ApprovalNotify{{URL: "https://one.example/"}}, 10),
+	c.Create("w", Never, Steps("a"), approvals(jobspec.Approval{
+		Notify: slices.Repeat([]jobspec.ApprovalNotify{{URL: "https://one.example/"}}, 10),
 	}, "a"))
 	waitForApproval(c, "w")
 	claim := func() (got []notice.Outgoing) {

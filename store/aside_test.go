@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	. "punctual/internal/storetest"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/aside"
 	"punctual/store/letters"
@@ -45,19 +45,19 @@ func TestWhatIsSetAsideIsGivenUp(t *testing.T) {
 			return c.Start(letters.BulkRequest{Kind: letters.OperationReplay}).ID
 		}, `SELECT state FROM punctual.operations WHERE id = $1`, "failed"},
 		{aside.Notice, func(c Replica) uuid.UUID {
-			job := c.Create("job", Never, Notify(Hook, spec.EventDead))
+			job := c.Create("job", Never, Notify(Hook, jobspec.EventDead))
 			c.Die("job", 1)
 			c.WantCount(1, "notices", `SELECT count(*) FROM punctual.notices`)
 			return job.ID
 		}, `SELECT count(*)::text FROM punctual.notices WHERE job_id = $1`, "0"},
 		{aside.Recipient, func(c Replica) uuid.UUID {
-			c.Create("job", Never, Notify(Hook, spec.EventDead))
+			c.Create("job", Never, Notify(Hook, jobspec.EventDead))
 			c.Die("job", 1)
 			c.Tell()
 			return Value[uuid.UUID](c.Fixture, `SELECT id FROM punctual.outbox WHERE due_at IS NOT NULL`)
 		}, `SELECT count(due_at)::text FROM punctual.outbox WHERE id = $1`, "0"},
 		{aside.Recipient, func(c Replica) uuid.UUID {
-			c.Create("job", Never, Notify(Hook, spec.EventSucceeded))
+			c.Create("job", Never, Notify(Hook, jobspec.EventSucceeded))
 			c.FinishAndRelease(Succeeded(c.Begun("job")))
 			return Value[uuid.UUID](c.Fixture, `SELECT recipient_id FROM punctual.lifecycle_events`)
 		}, `SELECT count(*)::text FROM punctual.lifecycle_events WHERE recipient_id = $1`, "0"},

@@ -18,7 +18,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/migrations"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -316,9 +316,9 @@ func TestSQLRefusesTheRequestsThatTheAPIRefuses(t *testing.T) {
 		}
 		_, err := app.Exec(t.Context(), `
 			SELECT shop_jobs.trigger('job', $1::text::json, headers => $2::text::json)`, body, text)
-		problems := spec.ValidateRequest("", given, raw)
-		if fault := spec.UnfitJSON(raw); fault != "" {
-			problems = append(problems, spec.Blame("body", "%s", fault))
+		problems := jobspec.ValidateRequest("", given, raw)
+		if fault := jobspec.UnfitJSON(raw); fault != "" {
+			problems = append(problems, jobspec.Blame("body", "%s", fault))
 		}
 		failed, _ := errors.AsType[*pgconn.PgError](err)
 		switch {
@@ -457,7 +457,7 @@ func TestAnOpenTransactionOfACallerHoldsUpNothing(t *testing.T) {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
-	c.Edit("job", func(d *spec.Definition) { d.Priority = spec.PriorityHigh })
+	c.Edit("job", func(d *jobspec.Definition) { d.Priority = jobspec.PriorityHigh })
 	c.Put(c.Get("job").Definition)
 	c.Pause("job")
 	_, err = c.Jobs.ResumeJob(ctx, c.Tenant, "job", "")
@@ -476,7 +476,7 @@ func grantsInTheZoo(c Fixture, super string) {
 	c.T.Helper()
 	ctx := c.T.Context()
 	err := c.Grant("default", "shop_jobs", "test")
-	if refused, is := errors.AsType[*spec.Refusal](err); !is || refused.Code != "state" {
+	if refused, is := errors.AsType[*jobspec.Refusal](err); !is || refused.Code != "state" {
 		c.T.Errorf("it is no refusal: %v", err)
 	}
 	told := regexp.MustCompile("`(CREATE SCHEMA .*?)`").FindStringSubmatch(fmt.Sprint(err))

@@ -14,7 +14,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/claim"
 	"punctual/store/jobs"
 	"punctual/store/letters"
@@ -90,7 +90,7 @@ func slowly(t *testing.T) slow {
 func (s slow) release() { close(s.free) }
 
 func (s slow) at(path string) Option {
-	return func(d *spec.Definition) {
+	return func(d *jobspec.Definition) {
 		if d.Target.URL = s.URL + path; len(d.Steps) == 0 {
 			return
 		}
@@ -126,15 +126,15 @@ func TestWhatACommitMakesDueBeginsWithoutALook(t *testing.T) {
 		c.Until("the others to wait", parked, job, n)
 		return job
 	}
-	limited := func(d *spec.Definition) { d.Limits = []string{"one"} }
+	limited := func(d *jobspec.Definition) { d.Limits = []string{"one"} }
 	for name, hop := range map[string]func(c Fixture, to slow){
 		"queue": func(c Fixture, to slow) {
-			job := behind(c, to, 3, Overlapping(spec.PolicyQueue))
+			job := behind(c, to, 3, Overlapping(jobspec.PolicyQueue))
 			to.release()
 			ended(c, job, 4)
 		},
 		"wait": func(c Fixture, to slow) {
-			job := behind(c, to, 1, Overlapping(spec.PolicyWait))
+			job := behind(c, to, 1, Overlapping(jobspec.PolicyWait))
 			to.release()
 			ended(c, job, 2)
 		},
@@ -166,15 +166,15 @@ func TestWhatACommitMakesDueBeginsWithoutALook(t *testing.T) {
 			ended(c, job, 2)
 		},
 		"a policy that changes": func(c Fixture, to slow) {
-			job := behind(c, to, 1, Overlapping(spec.PolicyQueue))
-			c.Edit("a", Overlapping(spec.PolicyAllow))
+			job := behind(c, to, 1, Overlapping(jobspec.PolicyQueue))
+			c.Edit("a", Overlapping(jobspec.PolicyAllow))
 			c.Until("both runs to be sent", `SELECT count(*) = 2 FROM punctual.runs WHERE job_id = $1 AND status = 'running'`,
 				job)
 			to.release()
 			ended(c, job, 2)
 		},
 		"a cancel": func(c Fixture, to slow) {
-			job := c.Create("a", Never, to.at("/broken"), Overlapping(spec.PolicyQueue)).ID
+			job := c.Create("a", Never, to.at("/broken"), Overlapping(jobspec.PolicyQueue)).ID
 			first := c.Trigger("a")
 			c.Until("the first run to fail", `SELECT status = 'retrying' FROM punctual.runs WHERE id = $1`, first.ID)
 			c.Edit("a", to.at("/"))
@@ -209,7 +209,7 @@ func TestWhatACommitMakesDueBeginsWithoutALook(t *testing.T) {
 		"the steps of a workflow that is cancelled": func(c Fixture, to slow) {
 			_, _, err := c.Limits.Put(t.Context(), c.Tenant, "one", limits.Settings{MaxRunning: new(1)})
 			c.Must(err)
-			c.Create("a", Never, Steps("x"), to.at("/broken"), func(d *spec.Definition) {
+			c.Create("a", Never, Steps("x"), to.at("/broken"), func(d *jobspec.Definition) {
 				d.Steps[0].Limits, d.Steps[0].Retry.MaxAttempts = []string{"one"}, 2
 			})
 			whole := c.Trigger("a")
@@ -221,7 +221,7 @@ func TestWhatACommitMakesDueBeginsWithoutALook(t *testing.T) {
 			ended(c, job, 1)
 		},
 		"an approval": func(c Fixture, to slow) {
-			job := c.Create("a", Never, Steps("x", "y<x"), approvals(spec.Approval{}, "x"), to.at("/")).ID
+			job := c.Create("a", Never, Steps("x", "y<x"), approvals(jobspec.Approval{}, "x"), to.at("/")).ID
 			c.Trigger("a")
 			var step uuid.UUID
 			c.Until("the step to wait", `SELECT count(*) = 1 FROM punctual.ready WHERE waits = 'person'`)

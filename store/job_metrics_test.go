@@ -14,7 +14,7 @@ import (
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/days"
 	"punctual/store/jobs"
@@ -141,7 +141,7 @@ func TestJobMetricsAreBoundedInNumberAndSaySo(t *testing.T) {
 		DatabaseURL: pgtest.DSN(t), MaxConns: 2, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	for i := range 5 {
-		c.Create(fmt.Sprint("j", i), Never, func(d *spec.Definition) {
+		c.Create(fmt.Sprint("j", i), Never, func(d *jobspec.Definition) {
 			d.Labels = map[string]string{"team": "billing", "tier": "gold"} // matches both selectors
 		})
 	}

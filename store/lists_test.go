@@ -11,7 +11,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -25,7 +25,7 @@ func TestListJobsSelects(t *testing.T) {
 	}
 	c.Create("a_1", Labelled("team", "x"))
 	c.Create("ab1", Labelled("team", "y"), Described("Invoices 100% done"))
-	c.Create("b", func(d *spec.Definition) { d.Queue = "slow" })
+	c.Create("b", func(d *jobspec.Definition) { d.Queue = "slow" })
 	c.Pause("b")
 	c.Complete(c.Create("c", Delay(time.Hour)).ID)
 	c.Create("gone")

@@ -14,7 +14,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/forecast"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/days"
 	"punctual/store/history"
@@ -206,7 +206,7 @@ func (b busy) write() {
 func (b busy) dispatch() {
 	ctx := b.T.Context()
 	b.Many(30, "due", 0)
-	b.Create("gated", Every(time.Minute), Overlapping(spec.PolicyForbid))
+	b.Create("gated", Every(time.Minute), Overlapping(jobspec.PolicyForbid))
 	b.Trigger("gated")
 	var outcomes []domain.Outcome
 	b.counts("a claim", func() error {

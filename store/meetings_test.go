@@ -16,7 +16,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/letters"
@@ -72,7 +72,7 @@ func (m *meeting) begin() domain.Assignment {
 var things = map[string]met{
 	"a slot that is due": {slots, func(m *meeting) {
 		due := m.began.Add(-2 * time.Second).Truncate(time.Second)
-		m.create(func(d *spec.Definition) { d.Schedule.StartsAt = spec.InstantOf(due) })
+		m.create(func(d *jobspec.Definition) { d.Schedule.StartsAt = jobspec.InstantOf(due) })
 		m.Exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1`, m.job.ID, due.Add(-time.Minute))
 		m.SetNext(m.job.ID, due)
 	}},
@@ -85,20 +85,20 @@ var things = map[string]met{
 		m.FinishAndRelease(Failed(m.begin()))
 	}},
 	"a run at its gate": {waits, func(m *meeting) {
-		m.create(Overlapping(spec.PolicyWait))
+		m.create(Overlapping(jobspec.PolicyWait))
 		m.held = append(m.held, m.begin())
 		m.run = m.trigger()
 		m.ClaimReady(10)
 	}},
 	"a run in a queue": {waits, func(m *meeting) {
-		m.create(Overlapping(spec.PolicyQueue))
+		m.create(Overlapping(jobspec.PolicyQueue))
 		m.held = append(m.held, m.begin())
 		m.trigger()
 		m.run = m.trigger()
 		m.ClaimReady(10)
 	}},
 	"a run at a limit": {waits, func(m *meeting) {
-		m.create(func(d *spec.Definition) { d.Limits = []string{shared} })
+		m.create(func(d *jobspec.Definition) { d.Limits = []string{shared} })
 		m.held = append(m.held, m.begin())
 		m.run = m.trigger()
 		m.ClaimReady(10)
@@ -120,8 +120,8 @@ var things = map[string]met{
 		m.run = m.Replay(m.run).ID
 	}},
 	"a backfill": {orders, func(m *meeting) {
-		m.create(func(d *spec.Definition) {
-			d.Schedule.StartsAt = spec.InstantOf(m.began.Add(-60 * time.Hour).Truncate(time.Second))
+		m.create(func(d *jobspec.Definition) {
+			d.Schedule.StartsAt = jobspec.InstantOf(m.began.Add(-60 * time.Hour).Truncate(time.Second))
 		})
 		m.Backfill(letters.BackfillRequest{
 			Job: m.job.ID.String(), From: m.began.Add(-70 * time.Hour), To: m.began.Add(-time.Hour), OneAtATime: true,
@@ -133,7 +133,7 @@ var things = map[string]met{
 		m.Emit("something.happened", "{}")
 	}},
 	"an attempt": {works, func(m *meeting) {
-		m.create(Overlapping(spec.PolicyForbid))
+		m.create(Overlapping(jobspec.PolicyForbid))
 		m.held = append(m.held, m.begin())
 	}},
 	"long work": {works, func(m *meeting) {
@@ -148,8 +148,8 @@ var things = map[string]met{
 		}
 	}},
 	"an approval": {flows, func(m *meeting) {
-		m.create(Steps("a", "b<a"), func(d *spec.Definition) {
-			d.Steps[0] = spec.Step{Name: "a", Approval: &spec.Approval{}}
+		m.create(Steps("a", "b<a"), func(d *jobspec.Definition) {
+			d.Steps[0] = jobspec.Step{Name: "a", Approval: &jobspec.Approval{}}
 		})
 		m.AcceptWorkflow(m.begin())
 		m.AcceptWorkflow(m.ClaimSteps()["a"])
@@ -251,28 +251,28 @@ var operations = map[string]operation{
 		return err
 	}, nil, ofDelete},
 	"edit of the schedule": {func(m *meeting) error {
-		return m.edit(func(d *spec.Definition) {
+		return m.edit(func(d *jobspec.Definition) {
 			if d.Schedule.Kind().Recurring() {
-				d.Schedule = spec.Schedule{Every: spec.DurationOf(12 * time.Hour)}
+				d.Schedule = jobspec.Schedule{Every: jobspec.DurationOf(12 * time.Hour)}
 			}
 		})
 	}, nil, always(succeeded)},
 	"edit of the policy": {func(m *meeting) error {
-		return m.edit(func(d *spec.Definition) {
-			if d.ConcurrencyPolicy != spec.PolicyQueue {
-				d.ConcurrencyPolicy = spec.PolicyQueue
+		return m.edit(func(d *jobspec.Definition) {
+			if d.ConcurrencyPolicy != jobspec.PolicyQueue {
+				d.ConcurrencyPolicy = jobspec.PolicyQueue
 			} else {
-				d.ConcurrencyPolicy = spec.PolicyAllow
+				d.ConcurrencyPolicy = jobspec.PolicyAllow
 			}
 		})
 	}, nil, always(succeeded)},
 	"edit and rollback": {func(m *meeting) error {
 		version := m.Get(m.ref()).Version
-		if err := m.edit(func(d *spec.Definition) { d.Retry.MaxAttempts = 7 }); err != nil {
+		if err := m.edit(func(d *jobspec.Definition) { d.Retry.MaxAttempts = 7 }); err != nil {
 			return err
 		}
 		_, err := m.Jobs.RestoreVersion(m.T.Context(), m.Tenant, m.ref(), version, nil,
-			func(spec.Definition) error { return nil })
+			func(jobspec.Definition) error { return nil })
 		return err
 	}, nil, always(succeeded)},
 	"freeze": {func(m *meeting) error {
@@ -319,7 +319,7 @@ func ignore[T any](_ T, err error) error { return err }
 func refused(m *meeting, err error) {
 	m.T.Helper()
 	active, isActive := errors.AsType[*jobs.ActiveRunError](err)
-	refusal, isRefusal := errors.AsType[*spec.Refusal](err)
+	refusal, isRefusal := errors.AsType[*jobspec.Refusal](err)
 	switch {
 	case err == nil, errors.Is(err, store.ErrState), errors.Is(err, store.ErrNotFound):
 	case isActive && active.Run != uuid.Nil, isRefusal && refusal.Reason != "":

@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -35,7 +35,7 @@ func (g *modelGate) take(run uuid.UUID) {
 }
 
 // overlap decides about one more run.
-func (g modelGate) overlap(policy spec.ConcurrencyPolicy) (blocker uuid.UUID, replaces []uuid.UUID) {
+func (g modelGate) overlap(policy jobspec.ConcurrencyPolicy) (blocker uuid.UUID, replaces []uuid.UUID) {
 	holders := g.earlier
 	if !slices.Contains(holders, g.active) {
 		holders = append([]uuid.UUID{g.active}, holders...)
@@ -43,11 +43,11 @@ func (g modelGate) overlap(policy spec.ConcurrencyPolicy) (blocker uuid.UUID, re
 	is := func(id uuid.UUID) bool { return id == uuid.Nil }
 	switch all := slices.DeleteFunc(append(slices.Clone(holders), g.waiting), is); {
 	case len(all) == 0:
-	case policy == spec.PolicyForbid:
+	case policy == jobspec.PolicyForbid:
 		blocker = all[0]
-	case policy == spec.PolicyWait:
+	case policy == jobspec.PolicyWait:
 		blocker = g.waiting
-	case policy == spec.PolicyReplace:
+	case policy == jobspec.PolicyReplace:
 		replaces = all
 	}
 	return blocker, replaces
@@ -79,8 +79,8 @@ func (m *model) passesGate(r *modelRun) bool {
 // as does a dated run that replaces nothing.
 func (m *model) undecided(r *modelRun) bool {
 	j := &m.jobs[r.job]
-	return j.gated && r.policy != spec.PolicyAllow && !r.queues() && r.step < 0 && r.claims == 0 && !r.ordered() &&
-		r.id != j.active && r.id != j.waiting && (!r.dated || r.policy == spec.PolicyReplace)
+	return j.gated && r.policy != jobspec.PolicyAllow && !r.queues() && r.step < 0 && r.claims == 0 && !r.ordered() &&
+		r.id != j.active && r.id != j.waiting && (!r.dated || r.policy == jobspec.PolicyReplace)
 }
 
 // pending is how many runs of a job wait, without the one that has its gate.
@@ -168,7 +168,7 @@ func (e modelEvent) claims(m *model) error {
 		if m.frozen != "" || !r.inReady || r.accepted || r.ready > m.now || (e.do == "claim ordered") != r.ordered() {
 			continue
 		}
-		if undecided[r.id] = m.undecided(r); undecided[r.id] && r.policy == spec.PolicyReplace {
+		if undecided[r.id] = m.undecided(r); undecided[r.id] && r.policy == jobspec.PolicyReplace {
 			replace = slices.Insert(replace, 0, r.id)
 		} else {
 			come = append(come, r.id)

@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // The model of how attempts and runs end.
@@ -115,7 +115,7 @@ func (m *model) fail(r *modelRun, reason domain.Reason, after int) {
 	}
 	switch {
 	case r.attempt >= r.maxAttempts, sent && r.once, r.isWorkflow(),
-		reason == domain.ReasonTimeout && (r.policy != spec.PolicyAllow || r.bounded):
+		reason == domain.ReasonTimeout && (r.policy != jobspec.PolicyAllow || r.bounded):
 		m.end(r, modelEnd{domain.StatusDead, reason, outcome}, 0)
 	case m.expired(r, after):
 		m.end(r, modelEnd{domain.StatusDead, domain.ReasonExpired, outcome}, 0)

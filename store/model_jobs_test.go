@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -52,7 +52,7 @@ func (j *modelJob) redefine(d *modelDefinition) {
 // edited is the version that an edit writes.
 func (e modelEvent) edited(j modelJob) *modelDefinition {
 	next := *j.modelDefinition
-	if next.policy, next.maxAttempts, next.most = spec.ConcurrencyPolicy(e.with), e.key, 0; next.queues() {
+	if next.policy, next.maxAttempts, next.most = jobspec.ConcurrencyPolicy(e.with), e.key, 0; next.queues() {
 		next.most = modelPending
 	}
 	if e.do == "roll back" {

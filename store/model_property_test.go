@@ -18,7 +18,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/claim"
 	"punctual/store/freeze"
@@ -78,32 +78,32 @@ var (
 
 // modelJobs have every policy of overlap. Their slots come only when the test says so.
 var modelJobs = []modelDefinition{
-	{policy: spec.PolicyAllow, maxAttempts: 4},
-	{policy: spec.PolicyForbid, maxAttempts: 2},
-	{policy: spec.PolicyReplace, maxAttempts: 2, expires: 4},
-	{policy: spec.PolicyWait, maxAttempts: 2, expires: 3},
-	{policy: spec.PolicyForbid, maxAttempts: 5, async: true},
-	{policy: spec.PolicyReplace, maxAttempts: 2, async: true},
-	{policy: spec.PolicyAllow, maxAttempts: 3, once: true},
-	{policy: spec.PolicyQueue, maxAttempts: 2, most: 3},
-	{policy: spec.PolicyAllow, maxAttempts: 2, limited: true},
-	{policy: spec.PolicyQueue, maxAttempts: 2, most: 2, limited: true},
-	{policy: spec.PolicyWait, maxAttempts: 2, expires: 4, limited: true},
-	{policy: spec.PolicyAllow, maxAttempts: 2, tolerance: 2},
-	{policy: spec.PolicyAllow, maxAttempts: 1, then: []modelLink{
-		{7, spec.WhenSucceeded}, {3, spec.WhenFailed}, {9, spec.WhenEnded},
+	{policy: jobspec.PolicyAllow, maxAttempts: 4},
+	{policy: jobspec.PolicyForbid, maxAttempts: 2},
+	{policy: jobspec.PolicyReplace, maxAttempts: 2, expires: 4},
+	{policy: jobspec.PolicyWait, maxAttempts: 2, expires: 3},
+	{policy: jobspec.PolicyForbid, maxAttempts: 5, async: true},
+	{policy: jobspec.PolicyReplace, maxAttempts: 2, async: true},
+	{policy: jobspec.PolicyAllow, maxAttempts: 3, once: true},
+	{policy: jobspec.PolicyQueue, maxAttempts: 2, most: 3},
+	{policy: jobspec.PolicyAllow, maxAttempts: 2, limited: true},
+	{policy: jobspec.PolicyQueue, maxAttempts: 2, most: 2, limited: true},
+	{policy: jobspec.PolicyWait, maxAttempts: 2, expires: 4, limited: true},
+	{policy: jobspec.PolicyAllow, maxAttempts: 2, tolerance: 2},
+	{policy: jobspec.PolicyAllow, maxAttempts: 1, then: []modelLink{
+		{7, jobspec.WhenSucceeded}, {3, jobspec.WhenFailed}, {9, jobspec.WhenEnded},
 	}},
-	{policy: spec.PolicyQueue, maxAttempts: 2, most: 2, onEvent: true, value: 1},
-	{policy: spec.PolicyAllow, maxAttempts: 1, onEvent: true, then: []modelLink{{12, spec.WhenEnded}}},
-	{policy: spec.PolicyAllow, maxAttempts: 3, missed: true},
-	{policy: spec.PolicyForbid, maxAttempts: 2, steps: []modelStep{
+	{policy: jobspec.PolicyQueue, maxAttempts: 2, most: 2, onEvent: true, value: 1},
+	{policy: jobspec.PolicyAllow, maxAttempts: 1, onEvent: true, then: []modelLink{{12, jobspec.WhenEnded}}},
+	{policy: jobspec.PolicyAllow, maxAttempts: 3, missed: true},
+	{policy: jobspec.PolicyForbid, maxAttempts: 2, steps: []modelStep{
 		{}, {on: []int{0}, approval: true}, {on: []int{1}}, {on: []int{0, 2}, cleansUp: true},
 	}},
-	{policy: spec.PolicyReplace, maxAttempts: 1, limited: true, steps: []modelStep{
+	{policy: jobspec.PolicyReplace, maxAttempts: 1, limited: true, steps: []modelStep{
 		{}, {}, {on: []int{0, 1}}, {on: []int{1}, cleansUp: true},
 	}},
 	{
-		policy: spec.PolicyQueue, maxAttempts: 2, most: 2, async: true, then: []modelLink{{12, spec.WhenFailed}},
+		policy: jobspec.PolicyQueue, maxAttempts: 2, most: 2, async: true, then: []modelLink{{12, jobspec.WhenFailed}},
 		steps: []modelStep{{}, {on: []int{0}}, {on: []int{1}, approval: true, cleansUp: true}},
 	},
 }
@@ -114,10 +114,10 @@ const modelEventName = "something.happened"
 // modelLimit is the limit that some of them share.
 const modelLimit = "shared"
 
-func (j *modelDefinition) define(d *spec.Definition, began time.Time) {
-	hours := func(n int) spec.Duration { return spec.DurationOf(time.Duration(n) * time.Hour) }
-	d.Schedule = spec.Schedule{
-		Every: hours(24), StartsAt: spec.InstantOf(began.Add(-modelFills*24*time.Hour + 12*time.Hour)),
+func (j *modelDefinition) define(d *jobspec.Definition, began time.Time) {
+	hours := func(n int) jobspec.Duration { return jobspec.DurationOf(time.Duration(n) * time.Hour) }
+	d.Schedule = jobspec.Schedule{
+		Every: hours(24), StartsAt: jobspec.InstantOf(began.Add(-modelFills*24*time.Hour + 12*time.Hour)),
 	}
 	Tolerating(1000 * time.Hour)(d)
 	if j.onEvent {
@@ -126,36 +126,36 @@ func (j *modelDefinition) define(d *spec.Definition, began time.Time) {
 	if d.ConcurrencyPolicy = j.policy; j.expires > 0 {
 		d.ExpiresAfter = hours(j.expires)
 	}
-	d.Retry = spec.Retry{
+	d.Retry = jobspec.Retry{
 		MaxAttempts: j.maxAttempts, Multiplier: 1, MaxBackoff: hours(modelAfter),
-		InitialBackoff: spec.DurationOf(modelRetry * 40 * time.Minute), // and at least half of it
+		InitialBackoff: jobspec.DurationOf(modelRetry * 40 * time.Minute), // and at least half of it
 	}
 	if j.async {
-		d.Completion, d.HeartbeatTimeout, d.MaxDuration = spec.CompleteAsync, hours(modelSilence), hours(modelDuration)
+		d.Completion, d.HeartbeatTimeout, d.MaxDuration = jobspec.CompleteAsync, hours(modelSilence), hours(modelDuration)
 	}
 	if d.MaxPendingRuns = j.most; j.limited {
 		d.Limits = []string{modelLimit}
 	}
 	if j.tolerance > 0 {
-		d.Missed = spec.Missed{Policy: spec.MissedSkip, Tolerance: hours(j.tolerance)}
+		d.Missed = jobspec.Missed{Policy: jobspec.MissedSkip, Tolerance: hours(j.tolerance)}
 	}
 	if j.missed {
-		Missed(spec.MissedFireAll)(d)
+		Missed(jobspec.MissedFireAll)(d)
 		Tolerating(time.Second)(d)
 	}
 	if j.once {
-		d.Delivery = spec.DeliverAtMostOnce
+		d.Delivery = jobspec.DeliverAtMostOnce
 	}
 	for i, s := range j.steps {
-		d.Target = spec.Target{}
-		step := spec.Step{Name: fmt.Sprint("step", i), DependsOn: pg.Column(s.on, func(on int) string {
+		d.Target = jobspec.Target{}
+		step := jobspec.Step{Name: fmt.Sprint("step", i), DependsOn: pg.Column(s.on, func(on int) string {
 			return fmt.Sprint("step", on)
 		})}
 		if s.cleansUp {
-			step.When = spec.WhenEnded
+			step.When = jobspec.WhenEnded
 		}
-		if step.Target = (spec.Target{URL: "http://step.example"}); s.approval {
-			step.Target, step.Approval = spec.Target{}, &spec.Approval{ExpiresAfter: hours(modelExpiry)}
+		if step.Target = (jobspec.Target{URL: "http://step.example"}); s.approval {
+			step.Target, step.Approval = jobspec.Target{}, &jobspec.Approval{ExpiresAfter: hours(modelExpiry)}
 		}
 		if j.async && !s.approval {
 			step.MaxDuration = hours(modelDuration)
@@ -233,7 +233,7 @@ func (l *lived) create(j modelJob) {
 
 // defined is a definition as the model has it, of a job with one of its names.
 func (l *lived) defined(as *modelDefinition, base int) Option {
-	return func(d *spec.Definition) {
+	return func(d *jobspec.Definition) {
 		as.define(d, l.began)
 		Labelled("side", fmt.Sprint(base%modelSides))(d)
 	}
@@ -411,7 +411,7 @@ func refusalOf(err error) string {
 	}
 	_, late := errors.AsType[*runs.SupersededError](err)
 	late = late || IsCode(err, "PU409")
-	refusal, refused := errors.AsType[*spec.Refusal](err)
+	refusal, refused := errors.AsType[*jobspec.Refusal](err)
 	switch {
 	case err == nil:
 		return ""
@@ -466,12 +466,12 @@ func (l *lived) happens(e *modelEvent) error {
 	case "pause many", "resume many":
 		l.many(*e)
 	case "edit":
-		_, err = l.TryEdit(l.jobs[e.job].ID.String(), func(d *spec.Definition) {
+		_, err = l.TryEdit(l.jobs[e.job].ID.String(), func(d *jobspec.Definition) {
 			*d = Definition(d.Name, l.defined(e.edited(l.model.jobs[e.job]), l.model.jobs[e.job].base))
 		})
 	case "roll back":
 		_, err = l.Jobs.RestoreVersion(ctx, l.Tenant, l.jobs[e.job].ID.String(), l.versions[e.job][e.key], nil,
-			func(spec.Definition) error { return nil })
+			func(jobspec.Definition) error { return nil })
 	case "backfill":
 		err = l.backfill(*e)
 	case "operate":
@@ -939,8 +939,8 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 		{1, func() { e.do, e.key = "resume many", random.IntN(modelSides) }},
 		{only(10, l.editable(j)), func() {
 			e.do, e.key = "edit", 1+random.IntN(3)
-			e.with = string(Pick(random, spec.PolicyAllow, spec.PolicyForbid, spec.PolicyReplace, spec.PolicyWait,
-				spec.PolicyQueue))
+			e.with = string(Pick(random, jobspec.PolicyAllow, jobspec.PolicyForbid, jobspec.PolicyReplace, jobspec.PolicyWait,
+				jobspec.PolicyQueue))
 		}},
 		{only(5, len(j.versions) > 1), func() { e.do, e.key = "roll back", random.IntN(len(j.versions)) }},
 	}

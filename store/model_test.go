@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -46,12 +46,12 @@ type modelStep struct {
 // modelLink is another job that the end of a run triggers.
 type modelLink struct {
 	job  int
-	when spec.LinkWhen
+	when jobspec.LinkWhen
 }
 
 // modelDefinition is a version of a job. Each run has the one that the job had when the run was made.
 type modelDefinition struct {
-	policy               spec.ConcurrencyPolicy
+	policy               jobspec.ConcurrencyPolicy
 	maxAttempts, expires int // expires: expires_after, or 0
 	most                 int // max_pending_runs of the policy queue
 	tolerance            int // of a job that skips what it missed
@@ -184,8 +184,8 @@ func (m *model) enter(id uuid.UUID, job int, trigger domain.Trigger) *modelRun {
 	return r
 }
 
-func (j *modelDefinition) gates() bool  { return j.policy != spec.PolicyAllow }
-func (j *modelDefinition) queues() bool { return j.policy == spec.PolicyQueue }
+func (j *modelDefinition) gates() bool  { return j.policy != jobspec.PolicyAllow }
+func (j *modelDefinition) queues() bool { return j.policy == jobspec.PolicyQueue }
 
 // ordered reports whether a run is a part of ordered work, which leaves room for all other work.
 func (r *modelRun) ordered() bool {
@@ -237,7 +237,7 @@ func (e modelEvent) enters(m *model) error {
 	g, expired := m.facing(e.job)
 	for _, r := range m.runs { // those about which no claim has decided come first, and under forbid all that wait
 		inTheWay := r.job == e.job && r.inReady && !r.accepted && r.step < 0 &&
-			(j.policy == spec.PolicyForbid || r.claims == 0 && !r.ordered() && r.trigger != domain.TriggerCatchup)
+			(j.policy == jobspec.PolicyForbid || r.claims == 0 && !r.ordered() && r.trigger != domain.TriggerCatchup)
 		switch {
 		case !inTheWay || r.id == expired || r.id == g.waiting || g.has(r.id):
 		case g.free():
@@ -298,7 +298,7 @@ func (m *model) ended(r *modelRun) {
 		return
 	}
 	for _, l := range r.then {
-		if l.when == spec.WhenEnded || (l.when == spec.WhenFailed) == (r.status == domain.StatusDead) &&
+		if l.when == jobspec.WhenEnded || (l.when == jobspec.WhenFailed) == (r.status == domain.StatusDead) &&
 			r.status != domain.StatusCancelled {
 			m.cause(r.id, l.job, domain.TriggerChain)
 		}

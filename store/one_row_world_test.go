@@ -16,7 +16,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/limits"
@@ -95,7 +95,7 @@ func populate(c Replica, eye *pgx.Conn, at *listener, names ...string) (all []*t
 
 // to sends a job's requests to a path of the listener, and has it try once.
 func (w *tenantWorld) to(path string) Option {
-	return func(d *spec.Definition) {
+	return func(d *jobspec.Definition) {
 		url := w.at.URL + "/" + w.name + path
 		d.Retry.MaxAttempts = 1
 		if len(d.Steps) == 0 {
@@ -119,9 +119,9 @@ func (w *tenantWorld) due() {
 	w.Create("once", Delay(time.Second), w.to("/well"))
 	w.Create("paused", Every(time.Second), w.to("/well"))
 	w.PauseWith("paused", "", new(w.Clock().Add(time.Second)))
-	w.Create("queued", Every(time.Second), Overlapping(spec.PolicyQueue), w.to("/well"))
+	w.Create("queued", Every(time.Second), Overlapping(jobspec.PolicyQueue), w.to("/well"))
 	w.Create("replacing", Every(time.Second), Replacing, w.to("/well"))
-	w.Create("heard", Every(time.Second), w.to("/well"), Notify(w.at.URL+"/"+w.name+"/lifecycle", spec.Lifecycle...))
+	w.Create("heard", Every(time.Second), w.to("/well"), Notify(w.at.URL+"/"+w.name+"/lifecycle", jobspec.Lifecycle...))
 }
 
 // waiting are runs that wait.
@@ -139,34 +139,34 @@ func (w *tenantWorld) waiting() {
 	w.Trigger("chain")
 	w.manual("flow", Steps("a", "b<a"), w.to("/well"))
 	w.Trigger("flow")
-	w.manual("asks", func(d *spec.Definition) {
-		d.Target = spec.Target{}
-		ask := &spec.Approval{
-			ExpiresAfter: spec.DurationOf(time.Second),
-			Notify:       []spec.ApprovalNotify{{URL: w.at.URL + "/" + w.name + "/approve"}},
+	w.manual("asks", func(d *jobspec.Definition) {
+		d.Target = jobspec.Target{}
+		ask := &jobspec.Approval{
+			ExpiresAfter: jobspec.DurationOf(time.Second),
+			Notify:       []jobspec.ApprovalNotify{{URL: w.at.URL + "/" + w.name + "/approve"}},
 		}
-		d.Steps = []spec.Step{{Name: "ask", Approval: ask}}
+		d.Steps = []jobspec.Step{{Name: "ask", Approval: ask}}
 	})
 	w.Trigger("asks")
-	w.manual("silent", ByCallback, w.to("/accepts"), func(d *spec.Definition) {
-		d.HeartbeatTimeout = spec.DurationOf(time.Second)
+	w.manual("silent", ByCallback, w.to("/accepts"), func(d *jobspec.Definition) {
+		d.HeartbeatTimeout = jobspec.DurationOf(time.Second)
 	})
 	w.Trigger("silent")
-	w.manual("dies", w.to("/broken"), Notify(w.at.URL+"/"+w.name+"/dead", spec.EventDead))
+	w.manual("dies", w.to("/broken"), Notify(w.at.URL+"/"+w.name+"/dead", jobspec.EventDead))
 	w.Trigger("dies")
-	w.manual("retries", w.to("/flaky"), func(d *spec.Definition) {
-		d.Retry = spec.Retry{MaxAttempts: 3, InitialBackoff: spec.DurationOf(100 * time.Millisecond)}
+	w.manual("retries", w.to("/flaky"), func(d *jobspec.Definition) {
+		d.Retry = jobspec.Retry{MaxAttempts: 3, InitialBackoff: jobspec.DurationOf(100 * time.Millisecond)}
 	})
 	w.Trigger("retries")
-	w.manual("limited", func(d *spec.Definition) { d.Limits = []string{"warehouse"} })
+	w.manual("limited", func(d *jobspec.Definition) { d.Limits = []string{"warehouse"} })
 	w.Trigger("limited")
 	w.Trigger("limited")
 }
 
 // held are runs that have begun, on a replica that is lost.
 func (w *tenantWorld) held() {
-	w.Manual("lost", w.to("/well"), func(d *spec.Definition) {
-		d.Retry = spec.Retry{MaxAttempts: 3, InitialBackoff: spec.DurationOf(100 * time.Millisecond)}
+	w.Manual("lost", w.to("/well"), func(d *jobspec.Definition) {
+		d.Retry = jobspec.Retry{MaxAttempts: 3, InitialBackoff: jobspec.DurationOf(100 * time.Millisecond)}
 	})
 	a := w.Accepted("reports", w.to("/accepts"))
 	w.Exec(`UPDATE punctual.tenants SET reports_since = now() WHERE id = $1`, w.Tenant)

@@ -12,7 +12,7 @@ import (
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/runs"
@@ -59,8 +59,8 @@ func TestTheSwitchChangesNothingThatIsThere(t *testing.T) {
 	t.Parallel()
 	dsn, master := pgtest.DSN(t), pgtest.Master(t)
 	old := sealing(t, dsn, master, false)
-	old.Create("job", Never, func(d *spec.Definition) { old.body(d, "definition") })
-	old.Create("other", Never, func(d *spec.Definition) { old.body(d, "other") })
+	old.Create("job", Never, func(d *jobspec.Definition) { old.body(d, "definition") })
+	old.Create("other", Never, func(d *jobspec.Definition) { old.body(d, "other") })
 	old.Create("listens", On("paid", `{"kind":"order"}`))
 	old.Emit("paid", `{"kind":"order","of":"`+marker+`"}`)
 	before := old.given("job", "before")
@@ -74,7 +74,7 @@ func TestTheSwitchChangesNothingThatIsThere(t *testing.T) {
 	old.wantSent("other: on") // beside it, without the flag
 	old.given("other", "off")
 	on.wantSent("other: off")
-	on.Edit("job", func(d *spec.Definition) { d.Description = "changed" })
+	on.Edit("job", func(d *jobspec.Definition) { d.Description = "changed" })
 	on.Pause("other")
 	if on.rests("job_versions", "definition ->> 'description' = 'changed'") {
 		t.Error("a definition that was edited is not sealed")
@@ -102,7 +102,7 @@ func TestTheSwitchChangesNothingThatIsThere(t *testing.T) {
 	off := sealing(t, dsn, young, false)
 	off.given("job", "off")
 	off.wantSent("job: off")
-	off.Edit("job", func(d *spec.Definition) { d.Description = "changed again" })
+	off.Edit("job", func(d *jobspec.Definition) { d.Description = "changed again" })
 	if !off.rests("job_versions", "definition ->> 'description' = 'changed again'") || !off.rests("run_data", "true") {
 		t.Error("without the flag, payloads are sealed")
 	}
@@ -124,7 +124,7 @@ func TestNoArchiveHoldsAPayload(t *testing.T) {
 				ArchiveCommand: "cat > " + dir + "/%d",
 			}))}
 			Must(t, s.Archives.Begin(t.Context()))
-			job := s.Create("job", Never, func(d *spec.Definition) { s.body(d, "definition") })
+			job := s.Create("job", Never, func(d *jobspec.Definition) { s.body(d, "definition") })
 			today := s.given("job", "trigger")
 			s.Finish(answering(s.sends()["job"], "job"))
 			failed := s.given("job", "trigger")

@@ -14,7 +14,7 @@ import (
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/audit"
 	"punctual/store/jobs"
@@ -43,7 +43,7 @@ type scene struct {
 	shown []string // what callers read
 }
 
-func (s *scene) body(d *spec.Definition, door string) { d.Target.Body = payload(door) }
+func (s *scene) body(d *jobspec.Definition, door string) { d.Target.Body = payload(door) }
 
 // sends claims what waits, and returns it by job, or by step.
 func (s *scene) sends() map[string]domain.Assignment {
@@ -101,23 +101,23 @@ func (s *scene) play() {
 	s.Renewed()
 
 	// Definitions, their versions, and what is on record of them.
-	next := s.Create("next", Never, func(d *spec.Definition) { s.body(d, "chained definition") })
+	next := s.Create("next", Never, func(d *jobspec.Definition) { s.body(d, "chained definition") })
 	s.Create("bare", Never)
-	_, err := w.CreateJobs(ctx, Batch(Definition("many-1", Never, func(d *spec.Definition) { s.body(d, "batch") }),
-		Definition("many-2", Never, func(d *spec.Definition) { s.body(d, "batch") })), jobs.ConflictError)
+	_, err := w.CreateJobs(ctx, Batch(Definition("many-1", Never, func(d *jobspec.Definition) { s.body(d, "batch") }),
+		Definition("many-2", Never, func(d *jobspec.Definition) { s.body(d, "batch") })), jobs.ConflictError)
 	s.Must(err)
-	job := s.Create("job", Never, Then("next", "bare", "next failed"), Notify(Hook, spec.EventDead, spec.EventFailing),
-		func(d *spec.Definition) { s.body(d, "definition") })
-	s.Edit("job", func(d *spec.Definition) { s.body(d, "edit") })
+	job := s.Create("job", Never, Then("next", "bare", "next failed"), Notify(Hook, jobspec.EventDead, jobspec.EventFailing),
+		func(d *jobspec.Definition) { s.body(d, "definition") })
+	s.Edit("job", func(d *jobspec.Definition) { s.body(d, "edit") })
 	s.Pause("job")
 	s.Resumed("job")
-	_, err = s.Jobs.RestoreVersion(ctx, s.Tenant, "job", 1, nil, func(spec.Definition) error { return nil })
+	_, err = s.Jobs.RestoreVersion(ctx, s.Tenant, "job", 1, nil, func(jobspec.Definition) error { return nil })
 	s.Must(err)
 	key := store.Idempotency{Key: "k", Hash: [32]byte{1}}
 	for range 2 {
 		answer, _, err := s.Idempotent(ctx, s.Tenant, key, func(w store.Writer) (store.Answer, error) {
 			made, err := w.CreateJob(ctx, jobs.NewJob{
-				Definition: Definition("once", Never, func(d *spec.Definition) { s.body(d, "idempotent") }),
+				Definition: Definition("once", Never, func(d *jobspec.Definition) { s.body(d, "idempotent") }),
 			})
 			text, _ := json.Marshal(made.Definition)
 			return store.Answer{Status: 201, Body: text}, err
@@ -182,18 +182,18 @@ func (s *scene) play() {
 	s.Finish(dying(s.sends()["listens"], "event"))
 
 	// Callbacks.
-	async := s.Accepted("async", func(d *spec.Definition) { s.body(d, "async") })
+	async := s.Accepted("async", func(d *jobspec.Definition) { s.body(d, "async") })
 	s.MustBeat(async, string(payload("progress")))
 	_, err = s.Runs.CompleteRun(ctx, async.RunID, async.RunToken, payload("callback"))
 	s.Must(err)
-	fails := s.Accepted("fails", func(d *spec.Definition) { d.Retry.MaxAttempts = 2 })
+	fails := s.Accepted("fails", func(d *jobspec.Definition) { d.Retry.MaxAttempts = 2 })
 	for range 2 {
 		_, err = s.Runs.FailRun(ctx, fails.RunID, fails.RunToken, marker+" by callback", false)
 		s.Must(err)
 	}
 
 	// Workflows.
-	s.Create("flow", Never, Steps("a", "b<a", "c<b"), func(d *spec.Definition) {
+	s.Create("flow", Never, Steps("a", "b<a", "c<b"), func(d *jobspec.Definition) {
 		d.Steps[1].Target.Body = payload("step")
 	})
 	flow := s.StartWorkflow("flow", string(payload("input")))
@@ -210,7 +210,7 @@ func (s *scene) play() {
 
 	// What is in a message that was not taken yet, and what is in none yet.
 	for _, door := range []string{"told", "untold"} {
-		s.Create(door, Never, Notify(Hook, spec.EventDead))
+		s.Create(door, Never, Notify(Hook, jobspec.EventDead))
 		s.Trigger(door)
 		s.Finish(dying(s.sends()[door], door))
 		if door == "told" {

@@ -14,7 +14,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/credential"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/trace"
 	"punctual/store/archive"
 	"punctual/store/aside"
@@ -254,7 +254,7 @@ var (
 	ErrNotFound = pg.ErrNotFound
 	ErrState    = pg.ErrState
 	// ErrKeyReused says that an Idempotency-Key came before with another request.
-	ErrKeyReused error = &spec.Refusal{
+	ErrKeyReused error = &jobspec.Refusal{
 		Code: "idempotency_key_reused", Reason: "the Idempotency-Key was used before with another request", Around: true,
 	}
 )

@@ -17,7 +17,7 @@ import (
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/trace"
 	"punctual/store"
 	"punctual/store/jobs"
@@ -130,7 +130,7 @@ func TestRunsThatEndOutsideOfAFinishHaveTheirSpans(t *testing.T) {
 			r.Accept(a)
 		}},
 		"a target is silent": {"attempt run wait work", func(r tracing) {
-			r.Overdue(r.Accepted("a", func(d *spec.Definition) { d.Retry.MaxAttempts = 1 }).RunID)
+			r.Overdue(r.Accepted("a", func(d *jobspec.Definition) { d.Retry.MaxAttempts = 1 }).RunID)
 		}},
 		"a replica is lost, and comes back": {"attempt attempt run wait", func(r tracing) {
 			a := r.Manual("a")

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -35,10 +35,10 @@ func ProblemOf(ctx context.Context, err error, notFound string) *problem.Problem
 	if limit := pg.OutOfTime(err); limit != nil {
 		return outOfTime(limit)
 	}
-	if refusal, is := errors.AsType[*spec.Refusal](err); is {
+	if refusal, is := errors.AsType[*jobspec.Refusal](err); is {
 		return refused(err, refusal)
 	}
-	if fields := Within("body", spec.BlamesOf(err)); len(fields) > 0 {
+	if fields := Within("body", jobspec.BlamesOf(err)); len(fields) > 0 {
 		return problem.Invalid(fields...)
 	}
 	cursor, isCursor := errors.AsType[*pg.CursorError](err)
@@ -60,7 +60,7 @@ func ProblemOf(ctx context.Context, err error, notFound string) *problem.Problem
 }
 
 // refused is the problem of what cannot be done.
-func refused(err error, r *spec.Refusal) *problem.Problem {
+func refused(err error, r *jobspec.Refusal) *problem.Problem {
 	fields := Within("body", r.Blames)
 	switch code := problem.Code(r.Code); {
 	case code == problem.CodeInvalid:
@@ -102,6 +102,6 @@ func databaseAway(err error) bool {
 }
 
 // Within returns the domain's problems as errors at a location of the body.
-func Within(at string, problems []spec.Problem) []problem.FieldError {
-	return pg.Column(problems, func(p spec.Problem) problem.FieldError { return problem.At(at+"."+p.Field, p.Message) })
+func Within(at string, problems []jobspec.Problem) []problem.FieldError {
+	return pg.Column(problems, func(p jobspec.Problem) problem.FieldError { return problem.At(at+"."+p.Field, p.Message) })
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -46,7 +46,7 @@ func TestACronInDoubtIsNeverSilent(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	a := &API{Log: slog.New(slog.NewTextHandler(&log, nil))}
-	doubt := &spec.Refusal{Code: spec.CodeCronMismatch, Around: true, Reason: "of 0 3 * * *, 03:00 or 04:00"}
+	doubt := &jobspec.Refusal{Code: jobspec.CodeCronMismatch, Around: true, Reason: "of 0 3 * * *, 03:00 or 04:00"}
 	p := a.Problem(t.Context(), fmt.Errorf("jobs[7]: %w", doubt), "")
 	if p.Code != problem.CodeCronMismatch || p.Status != http.StatusInternalServerError ||
 		p.Detail != "Jobs[7]: of 0 3 * * *, 03:00 or 04:00." {

@@ -10,7 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -79,7 +79,7 @@ func parameterMessage(op *huma.Operation, detail *huma.ErrorDetail) string {
 		return "unknown parameter; this operation takes no query parameters"
 	}
 	return fmt.Sprintf("unknown parameter; there are: %s%s", strings.Join(names, ", "),
-		spec.DidYouMean(name, names...))
+		jobspec.DidYouMean(name, names...))
 }
 
 // NotOneOf says which words are allowed, and suggests the nearest.
@@ -87,7 +87,7 @@ func NotOneOf[T any](value any, choices []T) string {
 	words := Texts(choices)
 	written, _ := value.(string)
 	return fmt.Sprintf("%q is not one of %s%s", problem.Clip(written), strings.Join(words, ", "),
-		spec.DidYouMean(written, words...))
+		jobspec.DidYouMean(written, words...))
 }
 
 // Texts returns the choices of an enum as they are shown.

@@ -12,7 +12,7 @@ import (
 	timerate "golang.org/x/time/rate"
 
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/tenants"
 )
@@ -156,7 +156,7 @@ func newTenantBook(s *store.Store) *tenantBook {
 
 // find returns the tenant with a name, or store.ErrNotFound when there is none.
 func (b *tenantBook) find(ctx context.Context, name string) (tenants.Brief, error) {
-	if !spec.NameForm.MatchString(name) { // such as one with NUL, which the database cannot take
+	if !jobspec.NameForm.MatchString(name) { // such as one with NUL, which the database cannot take
 		return tenants.Brief{}, store.ErrNotFound
 	}
 	if known, ok := b.known.Get(name); ok && time.Now().Before(known.until) {

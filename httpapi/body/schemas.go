@@ -6,7 +6,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -61,10 +61,10 @@ const SchemaPrefix = "#/components/schemas/"
 // NewSchemas returns an empty registry, which describes the scheduler's types by those above.
 func NewSchemas(name func(t reflect.Type, hint string) string) huma.Registry {
 	registry := huma.NewMapRegistry(SchemaPrefix, name)
-	registry.RegisterTypeAlias(reflect.TypeFor[spec.Duration](), reflect.TypeFor[durationText]())
-	registry.RegisterTypeAlias(reflect.TypeFor[spec.Instant](), reflect.TypeFor[instantText]())
-	registry.RegisterTypeAlias(reflect.TypeFor[spec.EventFilter](), reflect.TypeFor[map[string]any]())
-	registry.RegisterTypeAlias(reflect.TypeFor[spec.Hidden](), reflect.TypeFor[secretText]())
+	registry.RegisterTypeAlias(reflect.TypeFor[jobspec.Duration](), reflect.TypeFor[durationText]())
+	registry.RegisterTypeAlias(reflect.TypeFor[jobspec.Instant](), reflect.TypeFor[instantText]())
+	registry.RegisterTypeAlias(reflect.TypeFor[jobspec.EventFilter](), reflect.TypeFor[map[string]any]())
+	registry.RegisterTypeAlias(reflect.TypeFor[jobspec.Hidden](), reflect.TypeFor[secretText]())
 	registry.RegisterTypeAlias(reflect.TypeFor[domain.Status](), reflect.TypeFor[runStatus]())
 	registry.RegisterTypeAlias(reflect.TypeFor[domain.Trigger](), reflect.TypeFor[runTrigger]())
 	registry.RegisterTypeAlias(reflect.TypeFor[domain.Reason](), reflect.TypeFor[runReason]())

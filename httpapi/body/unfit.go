@@ -16,7 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // expected names the types that huma expects, for people.
@@ -46,8 +46,8 @@ func (w *walk) unfit(p place, raw jsontext.Value) string {
 	switch kind := raw.Kind(); {
 	// Of the character \u0000 in a text with a meaning the domain says more.
 	case (p.schema.Type == "" || kind == '"' && !bytes.Contains(raw, []byte(`\u0000`))) &&
-		spec.UnfitJSON([]byte(raw)) != "":
-		return spec.UnfitJSON([]byte(raw))
+		jobspec.UnfitJSON([]byte(raw)) != "":
+		return jobspec.UnfitJSON([]byte(raw))
 	case kind == '{' || kind == '[':
 		value = struct{}{} // in the wrong place, so it need not be read
 	case kind == '0':
@@ -114,7 +114,7 @@ func instead(p place, value any) string {
 		case FormatDuration: // the number may be of seconds or of milliseconds
 			return `"90s" with its unit`
 		case FormatInstant, FormatLocal, FormatBound:
-			if meant, ok := spec.InstantMeant(v.String()); ok {
+			if meant, ok := jobspec.InstantMeant(v.String()); ok {
 				return strconv.Quote(meant)
 			}
 			return `"2026-12-01T09:00:00Z"`
@@ -146,7 +146,7 @@ func (w *walk) unknown(p place, name string) string {
 			return fmt.Sprintf("unknown field; did you mean %s.%s?", outer, name)
 		}
 	}
-	return "unknown field" + spec.DidYouMean(name, names...)
+	return "unknown field" + jobspec.DidYouMean(name, names...)
 }
 
 // LeaveOut is why a body may not set what the server sets.

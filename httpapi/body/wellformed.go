@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
-// maxDepth bounds how deep arrays and objects of a body nest, which holds data of spec.MaxNesting levels.
-const maxDepth = spec.MaxNesting + 16
+// maxDepth bounds how deep arrays and objects of a body nest, which holds data of jobspec.MaxNesting levels.
+const maxDepth = jobspec.MaxNesting + 16
 
 // unreadable returns the problem of a text that must not be walked over; nil: the walk finds whether it is JSON.
 func unreadable(data []byte) *problem.Problem {
@@ -26,7 +26,7 @@ func unreadable(data []byte) *problem.Problem {
 		}
 		return problem.New(problem.CodeMalformed, fmt.Sprintf("The body is not UTF-8 at byte %d.", at))
 	}
-	if spec.Nesting(data) > maxDepth {
+	if jobspec.Nesting(data) > maxDepth {
 		return problem.New(problem.CodeMalformed, fmt.Sprintf("The body nests deeper than %d levels.", maxDepth))
 	}
 	return nil

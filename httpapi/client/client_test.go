@@ -20,7 +20,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/internal/pgtest"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/events"
 	"punctual/store/jobs"
@@ -108,12 +108,12 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	must[httpapi.Job](t)(ResumeJob.Do(ctx, c, httpapi.ResumeInput{}, "n"))
 	must[httpapi.Job](t)(RestoreVersion.Do(ctx, c, nil, "n", "1"))
 	run := must[runs.Run](t)(TriggerJob.Do(ctx, c, httpapi.TriggerInput{}, "n")).ID.String()
-	later := httpapi.TriggerInput{DatedInput: httpapi.DatedInput{Key: "a/b", Delay: spec.DurationOf(time.Hour)}}
+	later := httpapi.TriggerInput{DatedInput: httpapi.DatedInput{Key: "a/b", Delay: jobspec.DurationOf(time.Hour)}}
 	must[jobs.Dated](t)(TriggerJobAt.Do(ctx, c, later, "n"))
 	emitted := must[events.Emitted](t)(EmitEvent.Do(ctx, c, httpapi.EmitInput{}, "invoice.paid")).ID.String()
 	must[events.WouldEmit](t)(TryEvent.Do(ctx, c, httpapi.EmitInput{DryRun: true}, "invoice.paid"))
 	must[httpapi.Preview](t)(PreviewSchedule.Do(ctx, c, httpapi.PreviewInput{
-		Schedule: spec.Schedule{Every: spec.DurationOf(time.Hour)},
+		Schedule: jobspec.Schedule{Every: jobspec.DurationOf(time.Hour)},
 	}))
 	must[httpapi.NewKey](t)(CreateAPIKey.Do(ctx, c, httpapi.KeyInput{Name: "k", Role: auth.RoleViewer}))
 	must[int](t)(c.Do(ctx, http.MethodPut, "/v1/secrets/s", map[string]string{"value": "value"}, nil))
@@ -137,7 +137,7 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	must[httpapi.NotifyResults](t)(TestNotify.Do(ctx, c, httpapi.NotifyTest{}))
 
 	lossless(t, c, calls, run, emitted)
-	must[jobs.Dated](t)(MoveDated.Do(ctx, c, httpapi.MoveInput{Delay: spec.DurationOf(time.Minute)}, "n", "a/b"))
+	must[jobs.Dated](t)(MoveDated.Do(ctx, c, httpapi.MoveInput{Delay: jobspec.DurationOf(time.Minute)}, "n", "a/b"))
 	if err := failed(CancelDated.Do(ctx, c, nil, "n", "a/b")); err != nil {
 		t.Error(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // approvable makes a run of etl whose steps transform and check have approval in place of a target and wait. It returns
@@ -20,8 +20,8 @@ func (s site) approvable(name string) (workflow, check uuid.UUID, link string) {
 	s.t.Helper()
 	steps := etl()
 	for _, i := range []int{1, 2} {
-		steps[i] = spec.Step{Name: steps[i].Name, DependsOn: steps[i].DependsOn, Approval: &spec.Approval{
-			Notify: []spec.ApprovalNotify{{Format: spec.FormatSlack, URL: "https://hooks.slack.com/services/T000/B000/XXXX"}},
+		steps[i] = jobspec.Step{Name: steps[i].Name, DependsOn: steps[i].DependsOn, Approval: &jobspec.Approval{
+			Notify: []jobspec.ApprovalNotify{{Format: jobspec.FormatSlack, URL: "https://hooks.slack.com/services/T000/B000/XXXX"}},
 		}}
 	}
 	workflow = s.workflow(name, steps, domain.StatusRunning, map[string]stepRun{

@@ -15,7 +15,7 @@ import (
 	"punctual/httpapi"
 	"punctual/httpapi/client"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // bury makes open dead letters of a job, as its runs leave them.
@@ -42,7 +42,7 @@ func (s site) labelled(label string, n int) {
 			var job httpapi.JobInput
 			job.Name = fmt.Sprintf("%s-%d", value, made)
 			job.Labels = map[string]string{name: value}
-			job.Schedule.Every = spec.DurationOf(24 * 60 * 60 * 1e9)
+			job.Schedule.Every = jobspec.DurationOf(24 * 60 * 60 * 1e9)
 			job.Target.URL = "http://example.com/"
 			batch.Jobs = append(batch.Jobs, job)
 			made++

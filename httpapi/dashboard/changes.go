@@ -11,7 +11,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/httpapi/client"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 )
@@ -90,7 +90,7 @@ func changedIn(e audit.JobChange) (found []difference) {
 
 // defaultFields are the defaults of a job's fields, under their paths.
 func defaultFields() map[string]string {
-	d := spec.Definition{Schedule: spec.Schedule{Cron: "* * * * *"}}.WithDefaults()
+	d := jobspec.Definition{Schedule: jobspec.Schedule{Cron: "* * * * *"}}.WithDefaults()
 	fields := map[string]string{}
 	if raw, err := json.Marshal(d); err == nil {
 		for _, d := range audit.Differences(nil, raw) {

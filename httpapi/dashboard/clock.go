@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"punctual/scheduler/cron"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // clock is the time zone in which a visitor reads and writes times. The visitor's browser tells its zone in a cookie,
@@ -89,7 +89,7 @@ func (v *visit) located(field func(string) string) *time.Location {
 
 // instant returns an instant of the form: one without an offset is in the zone of the form. What is no time stays as
 // it was written: the API says what is wrong with it.
-func (v *visit) instant(field string) (at spec.Instant) {
+func (v *visit) instant(field string) (at jobspec.Instant) {
 	if text := v.field(field); text != "" {
 		_ = at.UnmarshalText([]byte(instantIn(text, v.located(v.field)))) // it never fails
 	}

@@ -6,7 +6,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/httpapi/client"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 func TestAJobShowsItsPendingRunsUntilTheyAreCancelled(t *testing.T) {
@@ -19,7 +19,7 @@ func TestAJobShowsItsPendingRunsUntilTheyAreCancelled(t *testing.T) {
 	by := client.New(s.url).WithKey(s.key("default", "editor"))
 	d, err := client.TriggerJobAt.Do(t.Context(), by, httpapi.TriggerInput{
 		DatedInput: httpapi.DatedInput{
-			Key: key, Delay: spec.DurationOf(150 * time.Minute), Sequence: new(int64(7)),
+			Key: key, Delay: jobspec.DurationOf(150 * time.Minute), Sequence: new(int64(7)),
 		},
 	}, "n")
 	must(t, err)
@@ -35,7 +35,7 @@ func TestAJobShowsItsPendingRunsUntilTheyAreCancelled(t *testing.T) {
 	editor.get("/jobs/n").want(200).shows("is cancelled.").hides("Pending runs")
 	editor.post("/jobs/n/dated/cancel", "key", key).want(404)
 
-	d, err = client.TriggerJobAt.Do(t.Context(), by, httpapi.TriggerInput{DatedInput: httpapi.DatedInput{Delay: spec.DurationOf(time.Hour)}}, "n")
+	d, err = client.TriggerJobAt.Do(t.Context(), by, httpapi.TriggerInput{DatedInput: httpapi.DatedInput{Delay: jobspec.DurationOf(time.Hour)}}, "n")
 	must(t, err)
 	editor.post("/runs/" + d.Run.String() + "/cancel").want(303)
 	editor.get("/jobs/n").want(200).shows("is being cancelled.").hides("Pending runs")

@@ -15,7 +15,7 @@ import (
 	"punctual/httpapi"
 	"punctual/httpapi/client"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 )
 
@@ -32,7 +32,7 @@ func loadedOf(job httpapi.Job) loaded {
 }
 
 func (l loaded) form() jobForm {
-	var d spec.Definition
+	var d jobspec.Definition
 	_ = json.Unmarshal([]byte(l.Definition), &d) // loadedBy has read it
 	return formOf(d).tidy()
 }
@@ -42,7 +42,7 @@ func (v *visit) loadedBy(job httpapi.Job) (loaded, error) {
 	if v.field("loaded") == "" {
 		return loadedOf(job), nil
 	}
-	var d spec.Definition
+	var d jobspec.Definition
 	version, err := strconv.ParseInt(v.field("version"), 10, 32)
 	if err != nil || json.Unmarshal([]byte(v.field("loaded")), &d) != nil {
 		return loaded{}, problem.New(problem.CodeMalformed, "The form does not say which version of the job it changes.")

@@ -15,7 +15,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/client"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // editorView is the page that creates or changes a job, as a form or as JSON.
@@ -79,7 +79,7 @@ func (m mistakes) Faults() (faults []problem.FieldError) {
 type jobForm map[string]string
 
 // formOf fills the form with a definition. A field that has its default is empty: what nobody touches is not written.
-func formOf(d spec.Definition) jobForm {
+func formOf(d jobspec.Definition) jobForm {
 	f := written(d)
 	byDefault := defaultsOf(d)
 	for name := range f {
@@ -92,8 +92,8 @@ func formOf(d spec.Definition) jobForm {
 }
 
 // defaultsOf returns the defaults of a definition's fields.
-func defaultsOf(d spec.Definition) jobForm {
-	byDefault := spec.Definition{Completion: d.Completion}.WithDefaults()
+func defaultsOf(d jobspec.Definition) jobForm {
+	byDefault := jobspec.Definition{Completion: d.Completion}.WithDefaults()
 	byDefault.Schedule.Timezone = zoneOf(byDefault.Schedule)
 	return written(byDefault)
 }
@@ -125,23 +125,23 @@ func (f jobForm) schedule() map[string]any {
 	s := map[string]any{
 		"cron": nil, "timezone": nil, "every": nil, "at": nil, "delay": nil, "event": nil, "filter": nil,
 	}
-	switch spec.Kind(f["kind"]) {
-	case spec.KindCron:
+	switch jobspec.Kind(f["kind"]) {
+	case jobspec.KindCron:
 		s["cron"] = f["cron"]
 		if f["timezone"] != "" {
 			s["timezone"] = f["timezone"]
 		}
-	case spec.KindEvery:
+	case jobspec.KindEvery:
 		s["every"] = f["every"]
-	case spec.KindAt:
+	case jobspec.KindAt:
 		at := instantIn(f["at"], time.UTC)
 		local, added := strings.CutSuffix(at, "Z")
 		if s["at"] = at; f["timezone"] != "" && added && !strings.HasSuffix(f["at"], "Z") {
 			s["at"], s["timezone"] = local, f["timezone"]
 		}
-	case spec.KindDelay:
+	case jobspec.KindDelay:
 		s["delay"] = f["delay"]
-	case spec.KindEvent:
+	case jobspec.KindEvent:
 		s["event"] = f["event"]
 		if f["filter"] != "" {
 			s["filter"] = client.BodyOf([]byte(f["filter"])) // a text that is no JSON is one that the API refuses
@@ -177,10 +177,10 @@ func (v *visit) newJob() error {
 	}
 	view := editorView{AsJSON: v.param("as") == "json", JSON: newJSON}
 	view.Form = readForm(func(string) string { return "" })
-	view.Form["kind"], view.Form["cron"] = string(spec.KindCron), "0 3 * * mon-fri"
-	view.Defaults = defaultsOf(spec.Definition{})
+	view.Form["kind"], view.Form["cron"] = string(jobspec.KindCron), "0 3 * * mon-fri"
+	view.Defaults = defaultsOf(jobspec.Definition{})
 	if !v.may(auth.RoleEditor) { // one-shots are all that a submitter creates
-		view.Form["kind"], view.Form["cron"] = string(spec.KindDelay), ""
+		view.Form["kind"], view.Form["cron"] = string(jobspec.KindDelay), ""
 		view.JSON = strings.Replace(newJSON, `{"cron": "0 3 * * mon-fri", "timezone": "Europe/Berlin"}`, `{"delay": "5m"}`, 1)
 	}
 	if from := v.param("like"); from != "" {
@@ -198,7 +198,7 @@ func (v *visit) newJob() error {
 
 func (v *visit) createJob() error {
 	view := v.edited()
-	view.Defaults = defaultsOf(spec.Definition{})
+	view.Defaults = defaultsOf(jobspec.Definition{})
 	var body any = withoutNulls(view.Form.patch())
 	if view.AsJSON {
 		body = json.RawMessage(view.JSON)
@@ -265,8 +265,8 @@ func (v *visit) preview() error {
 }
 
 func (v *visit) previewOf(form jobForm) (view previewView) {
-	switch kind := spec.Kind(form["kind"]); {
-	case kind.Recurring(), kind == spec.KindAt && form["at"] != "":
+	switch kind := jobspec.Kind(form["kind"]); {
+	case kind.Recurring(), kind == jobspec.KindAt && form["at"] != "":
 	default:
 		return view
 	}
@@ -278,7 +278,7 @@ func (v *visit) previewOf(form jobForm) (view previewView) {
 		return view
 	}
 	view.Warnings, view.Slots, view.Zone = preview.Warnings, preview.Slots, form["timezone"]
-	var s spec.Schedule
+	var s jobspec.Schedule
 	if raw, err := json.Marshal(schedule); err == nil && json.Unmarshal(raw, &s) == nil {
 		view.Words = scheduleWords(s)
 	}

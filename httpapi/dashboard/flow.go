@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/runs"
 )
 
@@ -52,7 +52,7 @@ func flowOf(r runs.Run) *flowView {
 	for i, s := range r.Steps {
 		n := node{
 			Name: s.Name, Note: stepWord(s), Status: s.Status, Title: s.Name + ": " + stepWord(s),
-			DependsOn: s.DependsOn, Ended: s.When == spec.WhenEnded, Run: text(s.Run),
+			DependsOn: s.DependsOn, Ended: s.When == jobspec.WhenEnded, Run: text(s.Run),
 		}
 		if tookOver(s) {
 			n.Status += " taken"
@@ -77,7 +77,7 @@ func flowOf(r runs.Run) *flowView {
 }
 
 // definedGraph draws the steps of a definition.
-func definedGraph(d spec.Definition) template.HTML {
+func definedGraph(d jobspec.Definition) template.HTML {
 	nodes := make([]node, len(d.Steps))
 	for i, s := range d.Steps {
 		host := s.Target.Host
@@ -90,7 +90,7 @@ func definedGraph(d spec.Definition) template.HTML {
 			note, title = "approval", "waits for approval"
 		}
 		nodes[i] = node{
-			Name: s.Name, Note: note, Title: s.Name + ": " + title, DependsOn: s.DependsOn, Ended: s.When == spec.WhenEnded,
+			Name: s.Name, Note: note, Title: s.Name + ": " + title, DependsOn: s.DependsOn, Ended: s.When == jobspec.WhenEnded,
 		}
 	}
 	return graph(nodes)

@@ -15,29 +15,29 @@ import (
 	"punctual/httpapi"
 	"punctual/httpapi/client"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // stepOf makes a step. Its name may begin with "ended ", which is its when.
-func stepOf(name string, dependsOn ...string) spec.Step {
-	s := spec.Step{Name: name, DependsOn: dependsOn}
+func stepOf(name string, dependsOn ...string) jobspec.Step {
+	s := jobspec.Step{Name: name, DependsOn: dependsOn}
 	if plain, ended := strings.CutPrefix(name, "ended "); ended {
-		s.Name, s.When = plain, spec.WhenEnded
+		s.Name, s.When = plain, jobspec.WhenEnded
 	}
 	s.Target.URL = "http://etl.example.com/" + s.Name
 	return s
 }
 
 // etl are steps with two branches that join, and one that runs in any case.
-func etl() []spec.Step {
-	return []spec.Step{
+func etl() []jobspec.Step {
+	return []jobspec.Step{
 		stepOf("extract"), stepOf("transform", "extract"), stepOf("check", "extract"), stepOf("load", "transform", "check"),
 		stepOf("ended clean-up", "load"),
 	}
 }
 
 // fifty are steps as a large company might have them.
-func fifty() (steps []spec.Step) {
+func fifty() (steps []jobspec.Step) {
 	for i := range 12 {
 		extract, check := fmt.Sprintf("extract-%d", i), fmt.Sprintf("check-the-rows-of-source-number-%d", i)
 		steps = append(steps, stepOf(extract), stepOf(check, extract), stepOf(fmt.Sprintf("load-%d", i), check))
@@ -62,13 +62,13 @@ type stepRun struct {
 
 // workflow makes a job with steps and a run of it, whose steps have come as far as their runs say.
 func (s site) workflow(
-	name string, steps []spec.Step, status domain.Status, runs map[string]stepRun,
+	name string, steps []jobspec.Step, status domain.Status, runs map[string]stepRun,
 ) (run uuid.UUID) {
 	s.t.Helper()
 	api := client.New(s.url)
 	var in httpapi.JobInput
 	in.Name, in.Steps = name, steps
-	in.Schedule = spec.Schedule{Cron: "0 2 * * *", Timezone: "Europe/Berlin"}
+	in.Schedule = jobspec.Schedule{Cron: "0 2 * * *", Timezone: "Europe/Berlin"}
 	_, err := client.CreateJob.Do(s.t.Context(), api, in)
 	must(s.t, err)
 	made, err := client.TriggerJob.Do(s.t.Context(), api, httpapi.TriggerInput{}, name)
@@ -226,13 +226,13 @@ var (
 // In a drawing each step stands right of all that it depends on, and none covers another.
 func TestAGraphPutsEachStepAfterWhatItDependsOn(t *testing.T) {
 	t.Parallel()
-	wide, chain := []spec.Step{stepOf("first")}, []spec.Step{stepOf("s0")}
+	wide, chain := []jobspec.Step{stepOf("first")}, []jobspec.Step{stepOf("s0")}
 	for i := range 49 {
 		wide = append(wide, stepOf(fmt.Sprint("w", i), "first"))
 		chain = append(chain, stepOf(fmt.Sprint("s", i+1), fmt.Sprint("s", i)))
 	}
-	for name, steps := range map[string][]spec.Step{"etl": etl(), "fifty": fifty(), "wide": wide, "chain": chain} {
-		drawn := string(definedGraph(spec.Definition{Steps: steps}))
+	for name, steps := range map[string][]jobspec.Step{"etl": etl(), "fifty": fifty(), "wide": wide, "chain": chain} {
+		drawn := string(definedGraph(jobspec.Definition{Steps: steps}))
 		at, names := boxes.FindAllStringSubmatch(drawn, -1), named.FindAllStringSubmatch(drawn, -1)
 		if len(at) != len(steps) || len(names) != len(steps) {
 			t.Fatalf("%s: %d steps are drawn, with %d names, want %d", name, len(at), len(names), len(steps))

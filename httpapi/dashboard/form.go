@@ -8,7 +8,7 @@ import (
 
 	"punctual/httpapi/body"
 	"punctual/httpapi/client"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // formInputs are the fields of the job's form: their names, their labels, their places in the body, and how people
@@ -98,24 +98,24 @@ func pairs(text, between string) map[string]string {
 
 func linksText(part json.RawMessage) string {
 	var lines []string
-	for _, l := range as[[]spec.Link](part) {
-		lines = append(lines, l.Job+" "+string(cmp.Or(l.When, spec.WhenSucceeded)))
+	for _, l := range as[[]jobspec.Link](part) {
+		lines = append(lines, l.Job+" "+string(cmp.Or(l.When, jobspec.WhenSucceeded)))
 	}
 	return strings.Join(lines, "\n")
 }
 
 func linksOf(text string) any {
-	var list []spec.Link
+	var list []jobspec.Link
 	for line := range strings.Lines(text) {
 		if job, when, _ := strings.Cut(strings.TrimSpace(line), " "); job != "" {
-			list = append(list, spec.Link{Job: job, When: spec.LinkWhen(strings.TrimSpace(when))})
+			list = append(list, jobspec.Link{Job: job, When: jobspec.LinkWhen(strings.TrimSpace(when))})
 		}
 	}
 	return list
 }
 
 // written fills the form with a definition, default or not.
-func written(d spec.Definition) jobForm {
+func written(d jobspec.Definition) jobForm {
 	whole, _ := body.Render(d) // a definition always has a JSON
 	f := jobForm{}
 	for _, in := range formInputs {
@@ -142,7 +142,7 @@ func (f jobForm) patch() map[string]any {
 		}
 	}
 	delete(patch, "") // the kind of the schedule
-	if f["missed"] != string(spec.MissedFireAll) {
+	if f["missed"] != string(jobspec.MissedFireAll) {
 		missed["concurrency"] = nil // only fire_all has it
 	}
 	if f["steps"] != "" {

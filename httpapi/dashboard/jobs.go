@@ -12,7 +12,7 @@ import (
 	"punctual/httpapi/client"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 	"punctual/store/runs"
 )
@@ -28,7 +28,7 @@ type jobsView struct {
 
 // Queues reports whether the jobs of the list say which queue they are in: not where all are in the default one.
 func (j jobsView) Queues() bool {
-	return slices.ContainsFunc(j.Jobs, func(job httpapi.ListedJob) bool { return job.Queue != spec.DefaultQueue })
+	return slices.ContainsFunc(j.Jobs, func(job httpapi.ListedJob) bool { return job.Queue != jobspec.DefaultQueue })
 }
 
 // Unread reports whether the newest runs were not read in time.

@@ -9,7 +9,7 @@ import (
 	"punctual/httpapi"
 	"punctual/httpapi/client"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/notices"
 	"punctual/store/runs"
 )
@@ -46,11 +46,11 @@ func (v *visit) told(run runs.Run) (all []entry, err error) {
 	if run.Step != "" { // its workflow's run is what people are told of
 		return nil, nil
 	}
-	for event, at := range map[spec.Event]*time.Time{
-		spec.EventDead:   ifSo(run.Status == domain.StatusDead, run.FinishedAt),
-		spec.EventLate:   ifSo(run.Late, &run.CreatedAt),
-		spec.EventMissed: ifSo(run.Reason != nil && *run.Reason == domain.ReasonMissed, &run.CreatedAt),
-		spec.EventDropped: ifSo(run.Reason != nil && run.Trigger != domain.TriggerSchedule &&
+	for event, at := range map[jobspec.Event]*time.Time{
+		jobspec.EventDead:   ifSo(run.Status == domain.StatusDead, run.FinishedAt),
+		jobspec.EventLate:   ifSo(run.Late, &run.CreatedAt),
+		jobspec.EventMissed: ifSo(run.Reason != nil && *run.Reason == domain.ReasonMissed, &run.CreatedAt),
+		jobspec.EventDropped: ifSo(run.Reason != nil && run.Trigger != domain.TriggerSchedule &&
 			(*run.Reason == domain.ReasonOverlap || *run.Reason == domain.ReasonLimit), run.FinishedAt),
 	} {
 		if at == nil {
@@ -77,7 +77,7 @@ func ifSo(is bool, at *time.Time) *time.Time {
 
 // tellings returns the first message to each recipient that tells of an event, of messages with the newest first.
 // Messages within a second are one entry.
-func tellings(list []notices.Notice, event spec.Event) (all []entry) {
+func tellings(list []notices.Notice, event jobspec.Event) (all []entry) {
 	known := map[string]bool{}
 	for _, n := range slices.Backward(list) {
 		if known[n.URL] || !slices.Contains(n.Events, string(event)) {

@@ -24,7 +24,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/client"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/runs"
 )
 
@@ -271,7 +271,7 @@ func moment(at any) time.Time {
 		if at != nil {
 			return *at
 		}
-	case spec.Instant:
+	case jobspec.Instant:
 		return at.Value()
 	}
 	return time.Time{}
@@ -287,5 +287,5 @@ var closedLists = map[string]any{
 	"method":             []string{"POST", "GET", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"},
 	"concurrency":        []string{"allow", "forbid", "replace", "wait", "queue"},
 	"missed":             []string{"skip", "fire_once", "fire_all"},
-	"missed_concurrency": []spec.MissedConcurrency{spec.MissedOneAtATime, spec.MissedAllow},
+	"missed_concurrency": []jobspec.MissedConcurrency{jobspec.MissedOneAtATime, jobspec.MissedAllow},
 }

@@ -17,7 +17,7 @@ import (
 	"punctual/httpapi"
 	"punctual/httpapi/client"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 var pictures = flag.String("pictures", "", "a folder into which the tests write pictures of the pages that they see")
@@ -44,10 +44,10 @@ func (s site) busy() {
 		in.Description = "Closes the books of the month before, for every company of the group."
 		in.Target.URL = "http://billing.example.com/close"
 		in.Labels = map[string]string{"team": "billing", "owner": "mara.schneider@example.com", "tier": "critical"}
-		in.Schedule = spec.Schedule{Cron: "0 22 L * *", Timezone: "America/Argentina/ComodRivadavia"}
+		in.Schedule = jobspec.Schedule{Cron: "0 22 L * *", Timezone: "America/Argentina/ComodRivadavia"}
 		if i == 2 {
 			in.Labels["documentation"] = strings.Repeat("unbroken", 7)
-			in.Schedule = spec.Schedule{Cron: "*/5 * * * *", Timezone: "Europe/Berlin"}
+			in.Schedule = jobspec.Schedule{Cron: "*/5 * * * *", Timezone: "Europe/Berlin"}
 			in.Description = "Fetches the rates of the central bank."
 		}
 		if i == 1 {

@@ -11,28 +11,28 @@ import (
 
 	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/runs"
 )
 
 // scheduleWords says when a job fires.
-func scheduleWords(s spec.Schedule) string {
+func scheduleWords(s jobspec.Schedule) string {
 	var words string
 	switch s.Kind() {
-	case spec.KindCron:
+	case jobspec.KindCron:
 		var err error
 		if words, err = cron.Words(s.Cron); err != nil {
 			words = s.Cron
 		}
 		words += " " + zoneOf(s)
-	case spec.KindEvery:
+	case jobspec.KindEvery:
 		words = "every " + length(s.Every.Value())
-	case spec.KindAt:
+	case jobspec.KindAt:
 		words = strings.TrimSpace("once, at " + s.At.String() + " " + s.Timezone)
-	case spec.KindDelay:
+	case jobspec.KindDelay:
 		words = "once, " + length(s.Delay.Value()) + " after it was written"
-	case spec.KindEvent:
+	case jobspec.KindEvent:
 		words = "at each event " + s.Event
 		if s.Filter != "" {
 			words += " with " + string(s.Filter)
@@ -56,7 +56,7 @@ func slashed(text string) template.HTML {
 }
 
 // zoneOf returns the zone of a schedule.
-func zoneOf(s spec.Schedule) string {
+func zoneOf(s jobspec.Schedule) string {
 	return cmp.Or(s.Timezone, "UTC")
 }
 

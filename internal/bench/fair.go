@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"punctual/internal/process"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/jobs"
 )
@@ -61,7 +61,7 @@ func (l *lab) createFor(ctx context.Context, tenant int32, specs []process.JobSp
 }
 
 // definition parses a job as the API does.
-func definition(job process.JobSpec) (d spec.Definition, err error) {
+func definition(job process.JobSpec) (d jobspec.Definition, err error) {
 	raw, err := json.Marshal(job)
 	if err != nil {
 		return d, err

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/session"
 )
 
@@ -94,10 +94,10 @@ func (s *seeder) jobs(ctx context.Context, j seed) error {
 	if err := s.pool.QueryRow(ctx, `
 		SELECT now(), id
 		FROM punctual.queues
-		WHERE name = $1`, spec.DefaultQueue).Scan(&now, &queue); err != nil {
+		WHERE name = $1`, jobspec.DefaultQueue).Scan(&now, &queue); err != nil {
 		return fmt.Errorf("seeding jobs: %w", err)
 	}
-	full := spec.Definition{}.WithDefaults()
+	full := jobspec.Definition{}.WithDefaults()
 	return s.inBatches(ctx, "jobs", j.first, j.last, func(ctx context.Context, first, last int) error {
 		_, err := s.pool.Exec(ctx, insertJobs, first, last, j.prefix, j.tenants, at, now, string(j.schedule().Kind()),
 			full.Priority.Lane(queue), definition)
@@ -105,13 +105,13 @@ func (s *seeder) jobs(ctx context.Context, j seed) error {
 	})
 }
 
-func (j seed) schedule() (s spec.Schedule) {
-	var slot spec.Instant
+func (j seed) schedule() (s jobspec.Schedule) {
+	var slot jobspec.Instant
 	_ = slot.UnmarshalText([]byte("@slot@")) // cannot fail
 	if j.at.IsZero() {
-		return spec.Schedule{Every: spec.DurationOf(24 * time.Hour), StartsAt: slot}
+		return jobspec.Schedule{Every: jobspec.DurationOf(24 * time.Hour), StartsAt: slot}
 	}
-	return spec.Schedule{At: slot}
+	return jobspec.Schedule{At: slot}
 }
 
 // template returns a definition as the store writes it, with placeholders that each job replaces.
@@ -119,12 +119,12 @@ func (j seed) template() (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	err := e.Encode(spec.Definition{
+	err := e.Encode(jobspec.Definition{
 		Name:        "@name@",
 		Description: "Yesterday's invoices of @team@",
 		Labels:      map[string]string{"team": "@team@"},
 		Schedule:    j.schedule(),
-		Target:      spec.Target{URL: j.url, Body: json.RawMessage(`{"range":"yesterday","kind":"invoices"}`)},
+		Target:      jobspec.Target{URL: j.url, Body: json.RawMessage(`{"range":"yesterday","kind":"invoices"}`)},
 	})
 	return string(bytes.TrimSpace(b.Bytes())), err
 }

@@ -13,7 +13,7 @@ import (
 	"punctual/httpapi"
 	"punctual/httpapi/client"
 	"punctual/httpapi/manifest"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // Jobs works on jobs by the API.
@@ -66,8 +66,8 @@ func (c *showJob) Run(ctx context.Context, api *client.Client) error {
 
 type pauseJob struct {
 	oneJob
-	Until spec.Instant `placeholder:"INSTANT" help:"When it resumes by itself, such as 2026-12-01T09:00:00Z. Default: only when it is resumed."`
-	Note  string       `placeholder:"TEXT" help:"Reason, for people to read."`
+	Until jobspec.Instant `placeholder:"INSTANT" help:"When it resumes by itself, such as 2026-12-01T09:00:00Z. Default: only when it is resumed."`
+	Note  string          `placeholder:"TEXT" help:"Reason, for people to read."`
 }
 
 func (c *pauseJob) Run(ctx context.Context, api *client.Client) error {

@@ -14,7 +14,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/httpapi/client"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 type listJobs struct {
@@ -92,17 +92,17 @@ func (c *listJobs) fetch(ctx context.Context, api *client.Client) (list httpapi.
 }
 
 // scheduleOf says when a job fires, in the words of its definition.
-func scheduleOf(s spec.Schedule) string {
+func scheduleOf(s jobspec.Schedule) string {
 	switch s.Kind() {
-	case spec.KindCron:
+	case jobspec.KindCron:
 		return s.Cron + " " + cmp.Or(s.Timezone, "UTC")
-	case spec.KindEvery:
+	case jobspec.KindEvery:
 		return "every " + s.Every.String()
-	case spec.KindAt:
+	case jobspec.KindAt:
 		return strings.TrimSpace("at " + s.At.String() + " " + s.Timezone)
-	case spec.KindDelay:
+	case jobspec.KindDelay:
 		return "delay " + s.Delay.String()
-	case spec.KindEvent:
+	case jobspec.KindEvent:
 		return strings.TrimSpace("event " + s.Event + " " + string(s.Filter))
 	}
 	return "-"
@@ -120,11 +120,11 @@ func outcomeOf(run *httpapi.RunSummary) string {
 
 type previewSchedule struct {
 	api
-	Schedule string       `arg:"" help:"Cron expression in quotes, or a schedule as JSON, such as '{\"every\":\"5m\"}'."`
-	Timezone string       `placeholder:"ZONE" help:"Time zone of a cron expression, such as Europe/Berlin. Default: UTC."`
-	Dialect  string       `placeholder:"SYSTEM" help:"System whose form the schedule has: quartz, spring, kubernetes or aws. It is translated."`
-	From     spec.Instant `placeholder:"INSTANT" help:"Only slots after this instant. Default: now."`
-	Slots    int          `default:"5" help:"How many slots, up to 100."`
+	Schedule string          `arg:"" help:"Cron expression in quotes, or a schedule as JSON, such as '{\"every\":\"5m\"}'."`
+	Timezone string          `placeholder:"ZONE" help:"Time zone of a cron expression, such as Europe/Berlin. Default: UTC."`
+	Dialect  string          `placeholder:"SYSTEM" help:"System whose form the schedule has: quartz, spring, kubernetes or aws. It is translated."`
+	From     jobspec.Instant `placeholder:"INSTANT" help:"Only slots after this instant. Default: now."`
+	Slots    int             `default:"5" help:"How many slots, up to 100."`
 }
 
 func (c *previewSchedule) Run(ctx context.Context, api *client.Client) error {

@@ -6,7 +6,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/httpapi/client"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 )
 
@@ -14,13 +14,13 @@ type runJob struct {
 	oneJob
 	Body string `type:"path" placeholder:"FILE" help:"Body of this run's requests, in place of the job's; - reads standard input. JSON is sent as JSON, anything else as text."`
 
-	At           spec.Instant     `placeholder:"INSTANT" help:"When it is due, such as 2026-12-01T16:00:00Z. Default: now."`
-	Delay        spec.Duration    `aliases:"in" placeholder:"DURATION" help:"How long from now it is due, such as 1h, in place of --at. --in is the same."`
+	At           jobspec.Instant  `placeholder:"INSTANT" help:"When it is due, such as 2026-12-01T16:00:00Z. Default: now."`
+	Delay        jobspec.Duration `aliases:"in" placeholder:"DURATION" help:"How long from now it is due, such as 1h, in place of --at. --in is the same."`
 	Key          string           `placeholder:"KEY" help:"Your name for the run while it is pending. The job has one pending run with it. Default: the server makes one."`
 	OnConflict   jobs.KeyConflict `placeholder:"WORD" help:"Treatment of a pending run with the key: keep, replace or error. Default: keep."`
-	NotAfter     spec.Duration    `placeholder:"DURATION" help:"How long replacements may put it off in all, since the key was first written. Default: for ever."`
+	NotAfter     jobspec.Duration `placeholder:"DURATION" help:"How long replacements may put it off in all, since the key was first written. Default: for ever."`
 	Sequence     *int64           `placeholder:"N" help:"A replacement needs a higher one than the pending run has, or one that was claimed or cancelled in the last day. Default: it replaces any."`
-	ExpiresAfter spec.Duration    `placeholder:"DURATION" help:"How long after it was due it may still start, in place of the job's expires_after."`
+	ExpiresAfter jobspec.Duration `placeholder:"DURATION" help:"How long after it was due it may still start, in place of the job's expires_after."`
 }
 
 func (c *runJob) Run(ctx context.Context, api *client.Client) error {
@@ -82,9 +82,9 @@ type oneDated struct {
 
 type moveDated struct {
 	oneDated
-	At       spec.Instant  `placeholder:"INSTANT" help:"When it is due, such as 2026-12-01T16:00:00Z."`
-	Delay    spec.Duration `aliases:"in" placeholder:"DURATION" help:"How long from now it is due, such as 1h, in place of --at. --in is the same."`
-	Sequence *int64        `placeholder:"N" help:"The run stays where it is unless this is higher than its own. Default: it is moved."`
+	At       jobspec.Instant  `placeholder:"INSTANT" help:"When it is due, such as 2026-12-01T16:00:00Z."`
+	Delay    jobspec.Duration `aliases:"in" placeholder:"DURATION" help:"How long from now it is due, such as 1h, in place of --at. --in is the same."`
+	Sequence *int64           `placeholder:"N" help:"The run stays where it is unless this is higher than its own. Default: it is moved."`
 }
 
 func (c *moveDated) Run(ctx context.Context, api *client.Client) error {

@@ -9,7 +9,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/pg"
 	"punctual/store/tenants"
@@ -42,7 +42,7 @@ func (c *createKey) Run(ctx context.Context) error {
 			return err
 		}
 		key, made, err := c.create(ctx, db, id, asked)
-		if tooLong, is := errors.AsType[spec.Problem](err); is {
+		if tooLong, is := errors.AsType[jobspec.Problem](err); is {
 			return fmt.Errorf("--expires: %s", tooLong.Message)
 		}
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"punctual/httpapi"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/pg"
 	"punctual/store/tenants"
@@ -171,7 +171,7 @@ func printTenants(all ...tenants.Tenant) error {
 }
 
 // formatOf names the recipient of a notice without its URL, which may be a secret.
-func formatOf(n spec.Notify) string { return string(n.Recipient().Format) }
+func formatOf(n jobspec.Notify) string { return string(n.Recipient().Format) }
 
 func listed[T any](list []T, text func(T) string) string {
 	return cmp.Or(strings.Join(pg.Column(list, text), ","), "-")

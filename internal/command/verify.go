@@ -9,7 +9,7 @@ import (
 	"os"
 	"time"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/history"
 )
@@ -130,7 +130,7 @@ func window(from, to string, now time.Time) (first, last time.Time, err error) {
 }
 
 func bound(flag, text string) (time.Time, error) {
-	t, err := spec.ParseInstant(text)
+	t, err := jobspec.ParseInstant(text)
 	if err != nil {
 		return t, fmt.Errorf("%s: %q %w", flag, text, err)
 	}

@@ -6,11 +6,11 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // workflow returns the definition by which a run is that of a workflow; nil: it is of none.
-func (k *check) workflow(r *Run) *spec.Definition {
+func (k *check) workflow(r *Run) *jobspec.Definition {
 	j := k.jobs[r.Job]
 	if j == nil || r.Step != "" || r.isRange() {
 		return nil
@@ -27,7 +27,7 @@ func (k *check) workflow(r *Run) *spec.Definition {
 func (k *check) waitsForApproval(r *Run) bool {
 	j := k.jobs[r.Job]
 	return j != nil && r.Step != "" && slices.ContainsFunc(j.Versions, func(v Version) bool {
-		return slices.ContainsFunc(v.Definition.Steps, func(s spec.Step) bool {
+		return slices.ContainsFunc(v.Definition.Steps, func(s jobspec.Step) bool {
 			return s.Name == r.Step && s.Approval != nil
 		})
 	})

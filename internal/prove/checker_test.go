@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // facts is a small world in which everything went well. It has a cron job with three slots, a one-shot that failed
@@ -30,14 +30,14 @@ func at(seconds float64) time.Time {
 
 func goodWorld() *facts {
 	f := &facts{Facts: Facts{Now: at(60)}}
-	until := spec.InstantOf(at(3))
-	f.cron = f.job("cron", spec.Definition{Schedule: spec.Schedule{Cron: "* * * * * *", EndsAt: until}})
-	f.once = f.job("once", spec.Definition{Schedule: spec.Schedule{At: spec.InstantOf(at(1))}})
-	f.forbid = f.job("forbid", spec.Definition{
-		Schedule:          spec.Schedule{Every: spec.DurationOf(time.Second), EndsAt: until},
-		ConcurrencyPolicy: spec.PolicyForbid,
+	until := jobspec.InstantOf(at(3))
+	f.cron = f.job("cron", jobspec.Definition{Schedule: jobspec.Schedule{Cron: "* * * * * *", EndsAt: until}})
+	f.once = f.job("once", jobspec.Definition{Schedule: jobspec.Schedule{At: jobspec.InstantOf(at(1))}})
+	f.forbid = f.job("forbid", jobspec.Definition{
+		Schedule:          jobspec.Schedule{Every: jobspec.DurationOf(time.Second), EndsAt: until},
+		ConcurrencyPolicy: jobspec.PolicyForbid,
 	})
-	f.dying = f.job("dying", spec.Definition{Schedule: spec.Schedule{At: spec.InstantOf(at(1))}})
+	f.dying = f.job("dying", jobspec.Definition{Schedule: jobspec.Schedule{At: jobspec.InstantOf(at(1))}})
 	for s := range 3 {
 		f.run(f.cron, at(float64(s+1)), "succeeded")
 	}
@@ -60,7 +60,7 @@ func goodWorld() *facts {
 }
 
 // job adds a job that was created at t0 + 0.25 s.
-func (f *facts) job(name string, d spec.Definition) uuid.UUID {
+func (f *facts) job(name string, d jobspec.Definition) uuid.UUID {
 	id := uuid.NewSHA1(uuid.Nil, []byte(name))
 	d.Name, d.Target.URL = name, "http://127.0.0.1/"
 	f.Jobs = append(f.Jobs, Job{
@@ -74,9 +74,9 @@ func (f *facts) job(name string, d spec.Definition) uuid.UUID {
 
 // twoSteps adds a workflow of two steps that has succeeded.
 func (f *facts) twoSteps() {
-	job := f.job("workflow", spec.Definition{
-		Schedule: spec.Schedule{At: spec.InstantOf(at(1))},
-		Steps:    []spec.Step{{Name: "a"}, {Name: "b", DependsOn: []string{"a"}}},
+	job := f.job("workflow", jobspec.Definition{
+		Schedule: jobspec.Schedule{At: jobspec.InstantOf(at(1))},
+		Steps:    []jobspec.Step{{Name: "a"}, {Name: "b", DependsOn: []string{"a"}}},
 	})
 	f.workflow = domain.SlotRunID(job, at(1))
 	whole := Run{
@@ -312,11 +312,11 @@ func TestCheckNotices(t *testing.T) {
 			}
 		}},
 		{"an overlap with work that goes on after its 202", NoOverlap, func(f *facts) {
-			f.theJob(f.forbid).Versions[0].Definition.Completion = spec.CompleteAsync
+			f.theJob(f.forbid).Versions[0].Definition.Completion = jobspec.CompleteAsync
 			f.theRun(f.forbid).FinishedAt, f.theRequest(f.forbid, 0).Status = new(at(3.5)), 202
 		}},
 		{"an overlap with work that goes on until it is lost", NoOverlap, func(f *facts) {
-			f.theJob(f.forbid).Versions[0].Definition.Completion = spec.CompleteAsync
+			f.theJob(f.forbid).Versions[0].Definition.Completion = jobspec.CompleteAsync
 			q := f.theRequest(f.forbid, 0)
 			q.Status = 202
 			f.Attempts = append(f.Attempts, Attempt{Run: q.Run, Fence: q.Fence, Number: 1, Outcome: "lost", Finished: at(3.5)})
@@ -356,7 +356,7 @@ func TestCheckNotices(t *testing.T) {
 			f.Attempts = append(f.Attempts, Attempt{Run: f.theRun(f.once).ID, Fence: 1, Number: 2, Outcome: "failed"})
 		}},
 		{"a request of at_most_once sent twice", AtMostOnce, func(f *facts) {
-			f.Jobs[0].Versions[0].Definition.Delivery = spec.DeliverAtMostOnce
+			f.Jobs[0].Versions[0].Definition.Delivery = jobspec.DeliverAtMostOnce
 			f.send(*f.theRun(f.cron), 2, time.Second, 200)
 		}},
 		{"a run that died without a request to its host", DeadWereAsked, func(f *facts) {

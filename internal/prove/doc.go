@@ -14,7 +14,7 @@
 //
 // Nothing here asks the scheduler what it believes it did. This package computes the slots of every, at, delay and
 // plain cron schedules with code of its own, so that it notices a mistake in the product's code. Only cron expressions
-// with zones, names, L, W or # are left to spec.Timetable, which has tables and a brute-force oracle of its own.
+// with zones, names, L, W or # are left to jobspec.Timetable, which has tables and a brute-force oracle of its own.
 //
 // The package is for tests. Nothing in the binary imports it.
 package prove

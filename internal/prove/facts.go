@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // Facts holds what a database and a witness recorded about the same jobs. It is read when nothing is going on any more.
@@ -44,14 +44,14 @@ type Job struct {
 // atMostOnce reports whether every version of the job had delivery at_most_once.
 func (j Job) atMostOnce() bool {
 	return !slices.ContainsFunc(j.Versions, func(v Version) bool {
-		return v.Definition.Delivery != spec.DeliverAtMostOnce
+		return v.Definition.Delivery != jobspec.DeliverAtMostOnce
 	})
 }
 
 // exclusive reports whether any version of the job forbade overlap.
 func (j Job) exclusive() bool {
 	return slices.ContainsFunc(j.Versions, func(v Version) bool {
-		return v.Definition.WithDefaults().ConcurrencyPolicy != spec.PolicyAllow
+		return v.Definition.WithDefaults().ConcurrencyPolicy != jobspec.PolicyAllow
 	})
 }
 
@@ -63,7 +63,7 @@ func (j Job) names(limit string) bool {
 // callsBack reports whether any version of the job had completion async.
 func (j Job) callsBack() bool {
 	return slices.ContainsFunc(j.Versions, func(v Version) bool {
-		return v.Definition.Completion == spec.CompleteAsync
+		return v.Definition.Completion == jobspec.CompleteAsync
 	})
 }
 
@@ -83,7 +83,7 @@ func (j Job) pausedAt(at time.Time) bool {
 type Version struct {
 	From       time.Time
 	State      string
-	Definition spec.Definition
+	Definition jobspec.Definition
 	Until      *time.Time // when a pause was to end by itself
 }
 
@@ -202,7 +202,7 @@ func (f *Facts) readJobs(ctx context.Context, tx pgx.Tx) error {
 	_, err = pgx.ForEachRow(rows, []any{
 		&job.ID, &job.Name, &job.State, &job.Enabled, &job.NextRun, &v.From, &v.State, &raw, &job.Tenant, &v.Until,
 	}, func() error {
-		v.Definition = spec.Definition{}
+		v.Definition = jobspec.Definition{}
 		if err := json.Unmarshal(raw, &v.Definition); err != nil {
 			return fmt.Errorf("the definition of job %s: %w", job.ID, err)
 		}

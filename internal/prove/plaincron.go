@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // plainCron is a cron expression of numbers, ranges, lists, steps and stars in UTC. It is simple on purpose: it
@@ -17,7 +17,7 @@ type plainCron struct {
 }
 
 // parsePlainCron parses the expression of a schedule. ok is false if the expression is of another kind.
-func parsePlainCron(s spec.Schedule) (c plainCron, ok bool) {
+func parsePlainCron(s jobspec.Schedule) (c plainCron, ok bool) {
 	fields := strings.Fields(s.Cron)
 	if s.Timezone != "" && s.Timezone != "UTC" || len(fields) < 5 || len(fields) > 6 {
 		return c, false

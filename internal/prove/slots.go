@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // dueSlot is a slot of a definition.
@@ -19,7 +19,7 @@ type dueSlot struct {
 type span struct {
 	from, to   time.Time // to is exclusive, unless open
 	open       bool      // the schedule still holds at the end of the checked period
-	definition spec.Definition
+	definition jobspec.Definition
 }
 
 // dueSlots computes the slots of a job up to the given instant, in order. Pauses change nothing: slots during a pause
@@ -48,7 +48,7 @@ func spans(j Job, until time.Time) []span {
 	for i, v := range j.Versions {
 		edited := i > 0 && v.State == j.Versions[i-1].State
 		same := open && sameSchedule(spans[len(spans)-1].definition, v.Definition)
-		if same && edited && v.Definition.Schedule.Kind() == spec.KindDelay {
+		if same && edited && v.Definition.Schedule.Kind() == jobspec.KindDelay {
 			same = false // every edit restarts a delay, and only an edit makes a version
 		}
 		if open && (!same || v.State == "deleted") {
@@ -79,7 +79,7 @@ func slotOfAny(j Job, at time.Time, defaultJitter time.Duration) bool {
 	})
 }
 
-func sameSchedule(a, b spec.Definition) bool {
+func sameSchedule(a, b jobspec.Definition) bool {
 	x, y := a.WithDefaults(), b.WithDefaults()
 	return x.Schedule == y.Schedule && x.Jitter == y.Jitter
 }
@@ -89,15 +89,15 @@ func (s span) slots(j Job, defaultJitter time.Duration) ([]dueSlot, error) {
 	schedule := s.definition.Schedule
 	var at []time.Time
 	switch schedule.Kind() {
-	case spec.KindEvent, spec.KindNone:
+	case jobspec.KindEvent, jobspec.KindNone:
 		return nil, nil
-	case spec.KindAt:
+	case jobspec.KindAt:
 		at = []time.Time{roundUp(schedule.Instant(), time.Millisecond)} // even in the past
-	case spec.KindDelay:
+	case jobspec.KindDelay:
 		at = []time.Time{roundUp(s.from.Add(schedule.Delay.Value()), time.Millisecond)}
-	case spec.KindEvery:
+	case jobspec.KindEvery:
 		at = everySlots(schedule, s.from, s.to)
-	case spec.KindCron:
+	case jobspec.KindCron:
 		var err error
 		if at, err = cronSlots(j, s); err != nil {
 			return nil, err
@@ -115,7 +115,7 @@ func (s span) slots(j Job, defaultJitter time.Duration) ([]dueSlot, error) {
 }
 
 // everySlots returns the multiples of the period since the epoch, or since starts_at, that lie after from.
-func everySlots(s spec.Schedule, from, to time.Time) (at []time.Time) {
+func everySlots(s jobspec.Schedule, from, to time.Time) (at []time.Time) {
 	period := s.Every.Value()
 	slot := time.Unix(0, 0)
 	if !s.StartsAt.IsZero() {
@@ -149,7 +149,7 @@ func cronSlots(j Job, s span) (at []time.Time, err error) {
 		}
 		return at, nil
 	}
-	timetable, err := spec.NewTimetable(j.ID, s.definition.WithDefaults(), 0)
+	timetable, err := jobspec.NewTimetable(j.ID, s.definition.WithDefaults(), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -164,13 +164,13 @@ func cronSlots(j Job, s span) (at []time.Time, err error) {
 }
 
 // longestJitter returns the longest time from a slot to the due time of its run.
-func longestJitter(d spec.Definition, byDefault time.Duration) time.Duration {
+func longestJitter(d jobspec.Definition, byDefault time.Duration) time.Duration {
 	switch {
 	case !d.Schedule.Kind().Recurring():
 		return 0
 	case !d.Jitter.IsZero():
 		return d.Jitter.Value()
-	case d.Schedule.Kind() == spec.KindCron:
+	case d.Schedule.Kind() == jobspec.KindCron:
 		if plain, ok := parsePlainCron(d.Schedule); ok && plain.step == time.Second {
 			return 0
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 func TestPlainCronAgreesWithTheProduct(t *testing.T) {
@@ -17,13 +17,13 @@ func TestPlainCronAgreesWithTheProduct(t *testing.T) {
 		"* * * * * *", "*/7 * * * * *", "5,10-20/5 * * * * *", "* * * * *", "*/15 9-17 * * 1-5", "0 0 29 2 *",
 		"30 4 1,15 * 5", "0 0 */2 * 1", "59 23 31 12 *", "3/20 * * * *",
 	} {
-		d := spec.Definition{Schedule: spec.Schedule{Cron: expression}}.WithDefaults()
+		d := jobspec.Definition{Schedule: jobspec.Schedule{Cron: expression}}.WithDefaults()
 		plain, ok := parsePlainCron(d.Schedule)
 		if !ok {
 			t.Errorf("%s is not plain", expression)
 			continue
 		}
-		timetable, err := spec.NewTimetable(uuid.New(), d, 0)
+		timetable, err := jobspec.NewTimetable(uuid.New(), d, 0)
 		must(t, err)
 		var want, got []time.Time
 		to := from.Add(72 * time.Hour)
@@ -50,7 +50,7 @@ func TestPlainCronAgreesWithTheProduct(t *testing.T) {
 
 func TestPlainCronLeavesTheRest(t *testing.T) {
 	t.Parallel()
-	for _, s := range []spec.Schedule{
+	for _, s := range []jobspec.Schedule{
 		{Cron: "0 0 L * *"},
 		{Cron: "0 0 * * mon"},
 		{Cron: "0 0 * * 1#2"},
@@ -67,13 +67,13 @@ func TestPlainCronLeavesTheRest(t *testing.T) {
 
 func TestSlotsAreThoseOfTheDefinitions(t *testing.T) {
 	t.Parallel()
-	every := func(d time.Duration) spec.Definition {
-		return spec.Definition{Schedule: spec.Schedule{Every: spec.DurationOf(d)}}
+	every := func(d time.Duration) jobspec.Definition {
+		return jobspec.Definition{Schedule: jobspec.Schedule{Every: jobspec.DurationOf(d)}}
 	}
 	aligned := every(2 * time.Second)
-	aligned.Schedule.StartsAt, aligned.Schedule.EndsAt = spec.InstantOf(at(1)), spec.InstantOf(at(5))
-	one := spec.Definition{Schedule: spec.Schedule{At: spec.InstantOf(at(3))}}
-	delay := spec.Definition{Schedule: spec.Schedule{Delay: spec.DurationOf(2 * time.Second)}}
+	aligned.Schedule.StartsAt, aligned.Schedule.EndsAt = jobspec.InstantOf(at(1)), jobspec.InstantOf(at(5))
+	one := jobspec.Definition{Schedule: jobspec.Schedule{At: jobspec.InstantOf(at(3))}}
+	delay := jobspec.Definition{Schedule: jobspec.Schedule{Delay: jobspec.DurationOf(2 * time.Second)}}
 	note := delay
 	note.Description = "rewritten"
 	for _, test := range []struct {
@@ -113,7 +113,7 @@ func TestSlotsAreThoseOfTheDefinitions(t *testing.T) {
 			[]Version{{at(-0.5), "active", every(2 * time.Second), nil}, {at(2.5), "deleted", every(2 * time.Second), nil}},
 			[]float64{0, 2},
 		},
-		{"no schedule", []Version{{at(0), "active", spec.Definition{}, nil}}, nil},
+		{"no schedule", []Version{{at(0), "active", jobspec.Definition{}, nil}}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

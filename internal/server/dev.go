@@ -24,7 +24,7 @@ import (
 	"punctual/migrations"
 	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/vault"
 )
 
@@ -157,7 +157,7 @@ const next = `What to look at next, in another terminal:
 func registerSample(ctx context.Context, url string, sample []byte) (names []string, err error) {
 	body := bytes.ReplaceAll(sample, []byte(sampleTarget), []byte(url))
 	var batch struct {
-		Jobs []spec.Definition `json:"jobs"`
+		Jobs []jobspec.Definition `json:"jobs"`
 	}
 	if err := json.Unmarshal(body, &batch); err != nil {
 		return nil, err

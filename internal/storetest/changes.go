@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 	"punctual/store/tenants"
 )
@@ -17,7 +17,7 @@ func (c Fixture) KeepChanges(kept time.Duration) {
 	c.T.Helper()
 	_, err := c.Tenants.EditTenant(c.T.Context(), c.TenantName(), func(t *tenants.Tenant) error {
 		if t.ChangesKept = nil; kept > 0 {
-			t.ChangesKept = new(spec.DurationOf(kept))
+			t.ChangesKept = new(jobspec.DurationOf(kept))
 		}
 		return nil
 	})

@@ -3,14 +3,14 @@ package storetest
 import (
 	"encoding/json"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/events"
 )
 
 // On makes the job run at an event, if the filter lets it through.
 func On(event, filter string) Option {
-	return func(d *spec.Definition) {
-		d.Schedule = spec.Schedule{Event: event, Filter: spec.EventFilter(filter)}
+	return func(d *jobspec.Definition) {
+		d.Schedule = jobspec.Schedule{Event: event, Filter: jobspec.EventFilter(filter)}
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/internal/pgtest"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/runs"
@@ -92,7 +92,7 @@ func (c Fixture) TryCreate(name string, options ...Option) (jobs.Record, error) 
 }
 
 // CreateMany creates jobs in one batch.
-func (c Fixture) CreateMany(on jobs.OnConflict, definitions ...spec.Definition) ([]jobs.BatchItem, error) {
+func (c Fixture) CreateMany(on jobs.OnConflict, definitions ...jobspec.Definition) ([]jobs.BatchItem, error) {
 	return c.For(c.Tenant).CreateJobs(c.T.Context(), Batch(definitions...), on)
 }
 
@@ -105,7 +105,7 @@ func (c Fixture) Get(ref string) jobs.Record {
 }
 
 // Put creates a job or replaces its definition, and says whether it was created.
-func (c Fixture) Put(d spec.Definition) (jobs.Record, bool) {
+func (c Fixture) Put(d jobspec.Definition) (jobs.Record, bool) {
 	c.T.Helper()
 	job, created, err := c.Jobs.PutJob(c.T.Context(), c.Tenant, d.Name, jobs.NewJob{Definition: d}, nil, false)
 	Must(c.T, err)
@@ -113,7 +113,7 @@ func (c Fixture) Put(d spec.Definition) (jobs.Record, bool) {
 }
 
 // TryPut is Put with its error.
-func (c Fixture) TryPut(d spec.Definition) (jobs.Record, error) {
+func (c Fixture) TryPut(d jobspec.Definition) (jobs.Record, error) {
 	job, _, err := c.Jobs.PutJob(c.T.Context(), c.Tenant, d.Name, jobs.NewJob{Definition: d}, nil, false)
 	return job, err
 }

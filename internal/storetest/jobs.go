@@ -12,7 +12,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/admit"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/runs"
@@ -20,11 +20,11 @@ import (
 
 // Then makes the end of a job's runs trigger others, given as "job" or "job when".
 func Then(others ...string) Option {
-	return func(d *spec.Definition) {
+	return func(d *jobspec.Definition) {
 		d.Then = nil
 		for _, other := range others {
 			job, when, _ := strings.Cut(other, " ")
-			d.Then = append(d.Then, spec.Link{Job: job, When: spec.LinkWhen(when)})
+			d.Then = append(d.Then, jobspec.Link{Job: job, When: jobspec.LinkWhen(when)})
 		}
 	}
 }
@@ -76,7 +76,7 @@ func (c Fixture) FitDated() {
 }
 
 // Batch makes new jobs of definitions.
-func Batch(definitions ...spec.Definition) []jobs.NewJob {
+func Batch(definitions ...jobspec.Definition) []jobs.NewJob {
 	jobs := make([]jobs.NewJob, len(definitions))
 	for i, d := range definitions {
 		jobs[i].Definition = d
@@ -113,53 +113,56 @@ func (c Fixture) DeleteJob(ref string) {
 }
 
 // Writes are all kinds of writes, and claims.
-func (c Fixture) Writes() map[string]func(spec.Definition) error {
+func (c Fixture) Writes() map[string]func(jobspec.Definition) error {
 	c.T.Helper()
 	ctx, yes := c.T.Context(), true
 	queues, err := c.Claims.Queues(ctx)
 	if err != nil {
 		c.T.Fatal(err)
 	}
-	return map[string]func(d spec.Definition) error{
-		"put": func(d spec.Definition) error {
+	return map[string]func(d jobspec.Definition) error{
+		"put": func(d jobspec.Definition) error {
 			_, _, err := c.Jobs.PutJob(ctx, c.Tenant, d.Name, jobs.NewJob{Definition: d}, nil, false)
 			return err
 		},
-		"put paused": func(d spec.Definition) error {
+		"put paused": func(d jobspec.Definition) error {
 			_, _, err := c.Jobs.PutJob(ctx, c.Tenant, d.Name, jobs.NewJob{Definition: d, Paused: &yes}, nil, false)
 			return err
 		},
-		"delete": func(d spec.Definition) error { return c.Jobs.DeleteJob(ctx, c.Tenant, d.Name, nil, false) },
-		"trigger": func(d spec.Definition) error {
+		"delete": func(d jobspec.Definition) error { return c.Jobs.DeleteJob(ctx, c.Tenant, d.Name, nil, false) },
+		"trigger": func(d jobspec.Definition) error {
 			_, err := c.TryTrigger(d.Name)
 			return err
 		},
-		"pause":  func(d spec.Definition) error { _, err := c.Jobs.PauseJob(ctx, c.Tenant, d.Name, "", nil); return err },
-		"resume": func(d spec.Definition) error { _, err := c.Jobs.ResumeJob(ctx, c.Tenant, d.Name, ""); return err },
-		"batch": func(spec.Definition) error {
+		"pause": func(d jobspec.Definition) error {
+			_, err := c.Jobs.PauseJob(ctx, c.Tenant, d.Name, "", nil)
+			return err
+		},
+		"resume": func(d jobspec.Definition) error { _, err := c.Jobs.ResumeJob(ctx, c.Tenant, d.Name, ""); return err },
+		"batch": func(jobspec.Definition) error {
 			_, err := c.CreateMany(jobs.ConflictReplace,
 				Definition("j2", Every(time.Second)), Definition("j0", Forbid), Definition("j1"))
 			return err
 		},
-		"change all": func(d spec.Definition) error {
+		"change all": func(d jobspec.Definition) error {
 			actions := []jobs.Action{jobs.PauseMany, jobs.ResumeMany, jobs.DeleteMany}
 			_, err := c.For(c.Tenant).StartJobs(ctx, letters.JobsRequest{Change: jobs.Change{
 				Action: actions[rand.IntN(3)], Filter: jobs.Filter{NamePrefix: d.Name[:1+rand.IntN(2)]},
 			}})
 			return err
 		},
-		"operate": func(spec.Definition) error { _, _, err := c.Letters.Operate(ctx); return err },
-		"claim due": func(spec.Definition) error {
+		"operate": func(jobspec.Definition) error { _, _, err := c.Letters.Operate(ctx); return err },
+		"claim due": func(jobspec.Definition) error {
 			_, err := c.Claims.ClaimDue(ctx,
 				scheduler.Claim{Replica: uuid.New(), Quotas: []admit.Quota{{Queue: queues["default"], Slots: 10}}})
 			return err
 		},
-		"forget": func(spec.Definition) error {
+		"forget": func(jobspec.Definition) error {
 			c.Exec(`UPDATE punctual.completions SET look_at = now() - interval '1 s'`)
 			_, _, err := c.Jobs.ForgetCompletedJobs(ctx)
 			return err
 		},
-		"claim ready": func(spec.Definition) error {
+		"claim ready": func(jobspec.Definition) error {
 			_, err := c.Claims.ClaimReady(ctx,
 				scheduler.Claim{Replica: uuid.New(), Quotas: []admit.Quota{{Queue: queues["default"], Slots: 10}}})
 			return err

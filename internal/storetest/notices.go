@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 	"punctual/store/tenants"
 )
 
@@ -180,10 +180,10 @@ func (c Replica) Clear(job uuid.UUID) {
 const Hook = "https://pager.example/hook"
 
 // Everything makes a job tell Hook of every event.
-var Everything = Notify(Hook, spec.Events...)
+var Everything = Notify(Hook, jobspec.Events...)
 
 // ByDefault makes a list of notices the tenant's default.
-func (c Fixture) ByDefault(list ...spec.Notify) {
+func (c Fixture) ByDefault(list ...jobspec.Notify) {
 	c.T.Helper()
 	_, err := c.Tenants.EditTenant(c.T.Context(), "default", func(now *tenants.Tenant) error {
 		now.Notify = list
@@ -193,4 +193,4 @@ func (c Fixture) ByDefault(list ...spec.Notify) {
 }
 
 // TellsNobody gives a job no recipients, whatever its tenant's are.
-func TellsNobody(d *spec.Definition) { d.Notify = []spec.Notify{} }
+func TellsNobody(d *jobspec.Definition) { d.Notify = []jobspec.Notify{} }

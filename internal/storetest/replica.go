@@ -21,7 +21,7 @@ import (
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/claim"
 	"punctual/store/jobs"
 	"punctual/store/seal"
@@ -147,9 +147,9 @@ func (c Replica) Again() domain.Assignment {
 func (c Replica) DueNow(name string, options ...Option) (jobs.Record, time.Time) {
 	c.T.Helper()
 	slot := c.Clock().Truncate(time.Second)
-	hourly := func(d *spec.Definition) {
-		d.Schedule = spec.Schedule{
-			Every: spec.DurationOf(time.Hour), StartsAt: spec.InstantOf(slot.Add(-time.Hour)),
+	hourly := func(d *jobspec.Definition) {
+		d.Schedule = jobspec.Schedule{
+			Every: jobspec.DurationOf(time.Hour), StartsAt: jobspec.InstantOf(slot.Add(-time.Hour)),
 		}
 	}
 	job := c.Create(name, append([]Option{hourly}, options...)...)

@@ -7,21 +7,21 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/claim"
 	"punctual/store/jobs"
 )
 
 // Steps makes a job a workflow of steps "name", "name<a,b" or "name<a!", where ! means when: ended.
 func Steps(all ...string) Option {
-	return func(d *spec.Definition) {
-		d.Target = spec.Target{}
+	return func(d *jobspec.Definition) {
+		d.Target = jobspec.Target{}
 		for _, text := range all {
 			text, ended := strings.CutSuffix(text, "!")
 			name, on, depends := strings.Cut(text, "<")
-			s := spec.Step{Name: name, Target: spec.Target{URL: "http://" + name + ".example"}}
+			s := jobspec.Step{Name: name, Target: jobspec.Target{URL: "http://" + name + ".example"}}
 			if s.Retry.MaxAttempts = 1; ended {
-				s.When = spec.WhenEnded
+				s.When = jobspec.WhenEnded
 			}
 			if depends {
 				s.DependsOn = strings.Split(on, ",")

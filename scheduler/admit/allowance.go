@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/domain"
 )
 
 const (
@@ -170,7 +170,7 @@ func (l *Limits) Take(wishes []Wish, allowances []Allowance) {
 		case t == nil:
 			continue
 		case !answered: // somebody else has locked its rows
-			t.drawAt = time.Now().Add(spec.About(askEvery))
+			t.drawAt = time.Now().Add(domain.About(askEvery))
 			continue
 		}
 		a.Name, a.Frozen = t.Name, t.Frozen
@@ -193,7 +193,7 @@ func (t *limited) draw(w Wish, a Allowance) {
 		t.drawAt = now.Add(max(askSoonest, a.Wait))
 	}
 	if w.Slots > a.Slots {
-		t.drawAt = now.Add(spec.About(askEvery))
+		t.drawAt = now.Add(domain.About(askEvery))
 	}
 }
 

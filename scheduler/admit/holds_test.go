@@ -10,13 +10,13 @@ import (
 	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // compiled returns a job from the JSON of a definition.
 func compiled(t *testing.T, text string) *domain.Job {
 	t.Helper()
-	d := spec.Definition{Name: "job", Target: spec.Target{URL: "http://127.0.0.1:9/hook"}}
+	d := jobspec.Definition{Name: "job", Target: jobspec.Target{URL: "http://127.0.0.1:9/hook"}}
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // A request that takes long has lent its worker slot to another run. Its end takes no slot from that run.
@@ -16,7 +16,7 @@ func TestAPermitWhoseSlotWasLentGivesBackTheLoan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(occupied([]int{4}), slog.New(slog.DiscardHandler), func() {})
 		a := domain.Assignment{
-			Job: compiled(t, `{}`), Lane: spec.PriorityNormal.Lane(1), Attempt: 1, Lease: &domain.Lease{},
+			Job: compiled(t, `{}`), Lane: jobspec.PriorityNormal.Lane(1), Attempt: 1, Lease: &domain.Lease{},
 		}
 		var permits []*Permit
 		for range 4 {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 const (
@@ -139,7 +139,7 @@ func (u Usage) share(replica uuid.UUID, slots, wants int) *Share {
 func (u Usage) starts(a *Answered, wished int) {
 	rate := float64(u.PerSecond)
 	burst := seconds(max(1, rate/2) / rate)
-	at := spec.Earlier(spec.Later(u.StartsAt, u.At.Add(-burst)), u.At)
+	at := jobspec.Earlier(jobspec.Later(u.StartsAt, u.At.Add(-burst)), u.At)
 	left := u.At.Sub(at).Seconds() * rate
 	a.Starts = min(wished, int(math.Floor(left+1e-6)))
 	a.Wait = seconds(max(0, 1-(left-float64(a.Starts))) / rate)

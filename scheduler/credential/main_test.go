@@ -16,7 +16,7 @@ import (
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -68,7 +68,7 @@ func client(t testing.TB) *delivery.Client {
 // compiled returns a job from the JSON of a definition.
 func compiled(t testing.TB, text string) *domain.Job {
 	t.Helper()
-	var d spec.Definition
+	var d jobspec.Definition
 	must(t, json.Unmarshal([]byte(text), &d))
 	job, err := domain.Compile(uuid.New(), 1, 1, d, 0)
 	must(t, err)

@@ -11,7 +11,7 @@ import (
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // leastTail is the shortest part of a secret, in bytes, that is worth hiding where a body was cut off within it.
@@ -28,11 +28,11 @@ func scrub(r *wire.Result, secrets []string) {
 	}
 	body := string(r.Body)
 	for _, form := range formsOf(secrets) {
-		body = strings.ReplaceAll(body, form, spec.Mask)
-		r.Error = strings.ReplaceAll(r.Error, form, spec.Mask)
-		r.JSON = bytes.ReplaceAll(r.JSON, []byte(form), []byte(spec.Mask))
+		body = strings.ReplaceAll(body, form, jobspec.Mask)
+		r.Error = strings.ReplaceAll(r.Error, form, jobspec.Mask)
+		r.JSON = bytes.ReplaceAll(r.JSON, []byte(form), []byte(jobspec.Mask))
 		for name, value := range r.Header {
-			r.Header[name] = strings.ReplaceAll(value, form, spec.Mask)
+			r.Header[name] = strings.ReplaceAll(value, form, jobspec.Mask)
 			if len(value) == delivery.MaxKeptHeader { // it may have been cut
 				r.Header[name] = scrubTail(r.Header[name], form)
 			}
@@ -78,7 +78,7 @@ func quoted(secret string, escapeHTML bool) string {
 func scrubTail(body, secret string) string {
 	for n := min(len(secret)-1, len(body)); n >= leastTail; n-- {
 		if strings.HasSuffix(body, secret[:n]) {
-			return body[:len(body)-n] + spec.Mask
+			return body[:len(body)-n] + jobspec.Mask
 		}
 	}
 	return body

@@ -18,8 +18,8 @@ import (
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/placeholder"
-	"punctual/scheduler/spec"
 )
 
 // Source reads the secrets that attempts authenticate with. Package store implements it, and may answer from what
@@ -47,10 +47,10 @@ type Revision struct {
 }
 
 // String returns the mask.
-func (s Secret) String() string { return spec.Mask }
+func (s Secret) String() string { return jobspec.Mask }
 
 // GoString returns the mask.
-func (s Secret) GoString() string { return spec.Mask }
+func (s Secret) GoString() string { return jobspec.Mask }
 
 // AuthError is why an attempt fails with reason auth. Its text is for people and contains no secret.
 type AuthError struct{ Why string }
@@ -180,7 +180,7 @@ func (s *Sender) addSecrets(ctx context.Context, t *transmission, a domain.Assig
 			return err
 		}
 	}
-	if target.Auth != nil && target.Auth.Type != spec.AuthNone {
+	if target.Auth != nil && target.Auth.Type != jobspec.AuthNone {
 		if err := s.authenticate(ctx, t, a.Job, *target.Auth); err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func (t *transmission) secretHeader(name, value string, secrets ...string) error
 	if wire.CheckHeader(name, value) != nil {
 		return authErrorf(
 			"a secret does not fit into header %s: it must be one line without control characters or spaces at its ends, of at most %d bytes",
-			name, spec.MaxInlineSecret)
+			name, jobspec.MaxInlineSecret)
 	}
 	t.Extra = append(t.Extra, wire.Header{Name: http.CanonicalHeaderKey(name), Value: value})
 	t.secrets = append(t.secrets, secrets...)
@@ -206,32 +206,32 @@ func (t *transmission) secretHeader(name, value string, secrets ...string) error
 }
 
 // authenticate adds the header that the type of authentication asks for.
-func (s *Sender) authenticate(ctx context.Context, t *transmission, job *domain.Job, auth spec.Auth) error {
+func (s *Sender) authenticate(ctx context.Context, t *transmission, job *domain.Job, auth jobspec.Auth) error {
 	secret, err := s.secretOf(ctx, job, auth)
 	if err != nil {
 		return err
 	}
 	switch auth.Type {
-	case spec.AuthBearer:
+	case jobspec.AuthBearer:
 		return t.secretHeader("Authorization", "Bearer "+secret.Value, secret.Value)
-	case spec.AuthBasic:
+	case jobspec.AuthBasic:
 		pair := base64.StdEncoding.EncodeToString([]byte(auth.Username + ":" + secret.Value))
 		return t.secretHeader("Authorization", "Basic "+pair, pair, secret.Value)
-	case spec.AuthHeader:
+	case jobspec.AuthHeader:
 		return t.secretHeader(auth.Header, secret.Value, secret.Value)
-	case spec.AuthOAuth2, spec.AuthOIDC:
+	case jobspec.AuthOAuth2, jobspec.AuthOIDC:
 		t.token = s.tokenOf(job.Tenant, auth, secret)
 		if t.carried, err = t.token.get(ctx, fetcher{s.client, min(t.Timeout, authTimeout)}); err != nil {
 			return err
 		}
 		return t.secretHeader("Authorization", "Bearer "+t.carried, t.carried, secret.Value)
-	case spec.AuthNone:
+	case jobspec.AuthNone:
 	}
 	return authErrorf("this version of Punctual does not know authentication of type %s", auth.Type)
 }
 
 // secretOf returns the secret of a job's authentication.
-func (s *Sender) secretOf(ctx context.Context, job *domain.Job, auth spec.Auth) (Secret, error) {
+func (s *Sender) secretOf(ctx context.Context, job *domain.Job, auth jobspec.Auth) (Secret, error) {
 	if auth.Secret != "" {
 		return s.secrets.NamedSecret(ctx, job.Tenant, auth.Secret)
 	}
@@ -239,7 +239,7 @@ func (s *Sender) secretOf(ctx context.Context, job *domain.Job, auth spec.Auth) 
 }
 
 // hidden returns a secret of a job's definition.
-func (s *Sender) hidden(ctx context.Context, job *domain.Job, h spec.Hidden) (Secret, error) {
+func (s *Sender) hidden(ctx context.Context, job *domain.Job, h jobspec.Hidden) (Secret, error) {
 	id, ok := h.Sealed()
 	if !ok {
 		return Secret{}, authErrorf("the definition holds a secret that was not stored")

@@ -21,7 +21,7 @@ import (
 
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // sender returns a sender, and the secrets that it reads.
@@ -417,7 +417,7 @@ func TestClientsWithCertificatesAreKeptByRevision(t *testing.T) {
 
 func TestSecretsOfDefinitionsAreNotWritten(t *testing.T) {
 	t.Parallel()
-	h := spec.HiddenOf("s3cr3t")
+	h := jobspec.HiddenOf("s3cr3t")
 	text, _ := json.Marshal(map[string]any{"a": h, "b": &h})
 	for _, got := range []string{
 		string(text), fmt.Sprint(h), fmt.Sprintf("%v %+v %#v %s %q", h, h, h, h, h),
@@ -428,9 +428,9 @@ func TestSecretsOfDefinitionsAreNotWritten(t *testing.T) {
 		}
 	}
 	id := uuid.New()
-	stored, _ := json.Marshal(spec.SealedAs(id))
-	var back spec.Hidden
-	if err := json.Unmarshal(stored, &back); err != nil || back != spec.SealedAs(id) {
+	stored, _ := json.Marshal(jobspec.SealedAs(id))
+	var back jobspec.Hidden
+	if err := json.Unmarshal(stored, &back); err != nil || back != jobspec.SealedAs(id) {
 		t.Errorf("%s comes back as %v: %v", stored, back, err)
 	}
 	if err := json.Unmarshal([]byte(`{"sealed":"s3cr3t"}`), &back); err == nil || strings.Contains(err.Error(), "s3cr3t") {

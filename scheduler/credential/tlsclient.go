@@ -6,7 +6,7 @@ import (
 	"crypto/x509"
 
 	"punctual/scheduler/delivery"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // mostTLSClients bounds how many clients with TLS settings of their own a replica keeps; each has its own connections.
@@ -20,7 +20,7 @@ type tlsKey struct {
 }
 
 // tlsClient returns the client that connects as t says.
-func (s *Sender) tlsClient(ctx context.Context, tenant int32, t spec.TLS) (*delivery.Client, error) {
+func (s *Sender) tlsClient(ctx context.Context, tenant int32, t jobspec.TLS) (*delivery.Client, error) {
 	certificate, err := s.named(ctx, tenant, t.ClientCertificate)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (s *Sender) named(ctx context.Context, tenant int32, name string) (Secret, 
 }
 
 // readTLS reads the PEM of a target's secrets. Its errors repeat nothing of it.
-func readTLS(t spec.TLS, certificate, ca string) (certificates []tls.Certificate, roots *x509.CertPool, err error) {
+func readTLS(t jobspec.TLS, certificate, ca string) (certificates []tls.Certificate, roots *x509.CertPool, err error) {
 	if t.ClientCertificate != "" {
 		pair, err := tls.X509KeyPair([]byte(certificate), []byte(certificate))
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/wire"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 const (
@@ -36,7 +36,7 @@ type tokenKey struct {
 }
 
 // tokenOf returns the token for a job's authentication.
-func (s *Sender) tokenOf(tenant int32, auth spec.Auth, secret Secret) *token {
+func (s *Sender) tokenOf(tenant int32, auth jobspec.Auth, secret Secret) *token {
 	scopes := slices.Clone(auth.Scopes)
 	slices.Sort(scopes)
 	key := tokenKey{

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // RunToken returns the token that lets a target speak for one attempt of a run: the attempt's fencing token, and an
@@ -21,7 +21,7 @@ func RunToken(key []byte, run uuid.UUID, fence int64) string {
 }
 
 // ErrRunToken means that a token was not made for the run.
-var ErrRunToken error = &spec.Refusal{
+var ErrRunToken error = &jobspec.Refusal{
 	Code: "run_token", Reason: "send back the Punctual-Run-Token that came with the request of this run",
 }
 

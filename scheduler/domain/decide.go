@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/cron"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // slotsPerClaim is how many slots of one job become runs in one claim. So a job that fires more often than claims come
@@ -89,9 +89,9 @@ func (s Situation) decide() Plan {
 	}
 	newest := s.newestDueBefore(missedBefore)
 	switch s.Job.Missed.Policy {
-	case spec.MissedSkip:
+	case jobspec.MissedSkip:
 		return s.skipUpTo(newest, ReasonMissed)
-	case spec.MissedFireAll:
+	case jobspec.MissedFireAll:
 		return s.fireAll(missedBefore, newest)
 	}
 	return s.fireOnce(newest)
@@ -119,7 +119,7 @@ func (s Situation) fireAll(missedBefore, newest time.Time) Plan {
 	slot := s.ScheduledFor
 	if start := s.windowStart(newest); slot.Before(start) {
 		before, _ := s.Job.Timetable.Prev(start.Add(-1))
-		last := spec.Earlier(spec.Later(before.At, slot), newest)
+		last := jobspec.Earlier(jobspec.Later(before.At, slot), newest)
 		p.Skips = append(p.Skips, s.skip(ReasonMissed, slot, last))
 		next, ok := s.Job.Timetable.Next(last, s.Memo)
 		if !ok || !s.due(next.At).Before(missedBefore) {
@@ -172,7 +172,7 @@ func (s Situation) fire(p *Plan, slot time.Time, late bool) {
 		p.Skips = append(p.Skips, skip)
 		return
 	}
-	if s.Job.ConcurrencyPolicy == spec.PolicyQueue && s.Pending+len(p.Runs) >= s.Job.MaxPendingRuns {
+	if s.Job.ConcurrencyPolicy == jobspec.PolicyQueue && s.Pending+len(p.Runs) >= s.Job.MaxPendingRuns {
 		p.Skips = append(p.Skips, s.skip(ReasonLimit, slot, slot))
 		return
 	}
@@ -183,7 +183,7 @@ func (s Situation) fire(p *Plan, slot time.Time, late bool) {
 }
 
 // LinesUp reports whether missed slots wait as runs, each for the one before, although others of the job may overlap.
-func (j *Job) LinesUp() bool { return j.Missed.InOrder() && j.ConcurrencyPolicy == spec.PolicyAllow }
+func (j *Job) LinesUp() bool { return j.Missed.InOrder() && j.ConcurrencyPolicy == jobspec.PolicyAllow }
 
 // Overlap is what a job's concurrency policy says about one more run.
 type Overlap struct {
@@ -194,7 +194,7 @@ type Overlap struct {
 }
 
 // Overlap decides about a run triggered by hand as Decide does about the run of a slot.
-func (g Gate) Overlap(policy spec.ConcurrencyPolicy) Overlap {
+func (g Gate) Overlap(policy jobspec.ConcurrencyPolicy) Overlap {
 	expired := g.expire()
 	o := g.overlap(policy)
 	o.Expired = expired
@@ -209,19 +209,19 @@ func (g *Gate) expire() (expired []uuid.UUID) {
 	return expired
 }
 
-func (g Gate) overlap(policy spec.ConcurrencyPolicy) (o Overlap) {
+func (g Gate) overlap(policy jobspec.ConcurrencyPolicy) (o Overlap) {
 	switch policy {
-	case spec.PolicyAllow:
+	case jobspec.PolicyAllow:
 		return o
-	case spec.PolicyQueue:
+	case jobspec.PolicyQueue:
 		return Overlap{Waits: true}
-	case spec.PolicyForbid:
+	case jobspec.PolicyForbid:
 		if o.Blocker = g.Waiting; len(g.Active) > 0 {
 			o.Blocker = g.Active[0]
 		}
-	case spec.PolicyWait:
+	case jobspec.PolicyWait:
 		o.Blocker = g.Waiting
-	case spec.PolicyReplace:
+	case jobspec.PolicyReplace:
 		if o.Cancel = slices.Clone(g.Active); g.Waiting != uuid.Nil {
 			o.Cancel = append(o.Cancel, g.Waiting)
 		}
@@ -268,9 +268,9 @@ func (s Situation) windowStart(newest time.Time) time.Time {
 	case !s.Job.Schedule.Kind().Recurring():
 		return time.Time{}
 	}
-	start := spec.Earlier(s.Now.Add(-spec.LeastWindow), newest)
+	start := jobspec.Earlier(s.Now.Add(-jobspec.LeastWindow), newest)
 	if s.Job.Kept > 0 {
-		return spec.Later(start, s.Now.Add(-s.Job.Kept))
+		return jobspec.Later(start, s.Now.Add(-s.Job.Kept))
 	}
 	return start
 }
@@ -286,7 +286,7 @@ func (s Situation) skip(reason Reason, first, last time.Time) Skip {
 func (j *Job) Misses(due, now time.Time) bool {
 	window := j.Missed.Window
 	return due.Before(now.Add(-j.Missed.Tolerance.Value())) &&
-		(j.Missed.Policy == spec.MissedSkip || !window.IsZero() && due.Before(now.Add(-window.Value())))
+		(j.Missed.Policy == jobspec.MissedSkip || !window.IsZero() && due.Before(now.Add(-window.Value())))
 }
 
 // SkipPassed plans one skip, with the reason, for the slots of a recurring job from the given one up to now. The
@@ -304,7 +304,7 @@ func SkipPassed(s Situation, reason Reason) Plan {
 // way.
 func SkipBefore(s Situation, instant time.Time, reason Reason) Plan {
 	newest, _ := s.Job.Timetable.Prev(instant.Add(-1))
-	return s.skipUpTo(spec.Later(s.ScheduledFor, newest.At), reason)
+	return s.skipUpTo(jobspec.Later(s.ScheduledFor, newest.At), reason)
 }
 
 // skipUpTo plans one skip for the slots from the situation's own to the newest, both included.

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"punctual/scheduler/cron"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // drawnSchedule is a schedule with all its slots over some days. They are found step by step, without Timetable.
@@ -114,7 +114,7 @@ func (s *simulation) due(i int) time.Time {
 	if i+1 < len(s.left) {
 		jitter = min(jitter, s.left[i+1].Sub(s.left[i])/2)
 	}
-	offset := new(big.Int).Mul(new(big.Int).SetUint64(spec.HashOf(s.job.ID)), big.NewInt(int64(jitter)))
+	offset := new(big.Int).Mul(new(big.Int).SetUint64(jobspec.HashOf(s.job.ID)), big.NewInt(int64(jitter)))
 	return s.left[i].Add(time.Duration(offset.Rsh(offset, 64).Int64()).Truncate(time.Microsecond))
 }
 
@@ -138,7 +138,7 @@ func (s *simulation) want(now time.Time, active uuid.UUID) (p Plan, settled int)
 		switch {
 		case !s.job.ExpiresAfter.IsZero() && now.Sub(s.due(i)) > s.job.ExpiresAfter.Value():
 			skip(ReasonExpired, i, i)
-		case active != uuid.Nil && s.job.ConcurrencyPolicy == spec.PolicyForbid:
+		case active != uuid.Nil && s.job.ConcurrencyPolicy == jobspec.PolicyForbid:
 			skip(ReasonOverlap, i, i)
 		default:
 			trigger := TriggerSchedule
@@ -147,7 +147,7 @@ func (s *simulation) want(now time.Time, active uuid.UUID) (p Plan, settled int)
 			}
 			p.Runs = append(p.Runs, PlannedRun{
 				ScheduledFor: s.left[i], DueAt: s.due(i), Trigger: trigger, Late: late,
-				Waits: late && s.job.Missed.Policy == spec.MissedFireAll && s.job.ConcurrencyPolicy == spec.PolicyAllow,
+				Waits: late && s.job.Missed.Policy == jobspec.MissedFireAll && s.job.ConcurrencyPolicy == jobspec.PolicyAllow,
 			})
 		}
 	}
@@ -160,7 +160,7 @@ func (s *simulation) want(now time.Time, active uuid.UUID) (p Plan, settled int)
 		beyond++
 	}
 	limit := slotsPerClaim
-	if s.job.ConcurrencyPolicy == spec.PolicyForbid {
+	if s.job.ConcurrencyPolicy == jobspec.PolicyForbid {
 		limit = 1
 	}
 	switch {
@@ -169,10 +169,10 @@ func (s *simulation) want(now time.Time, active uuid.UUID) (p Plan, settled int)
 			fire(settled, false)
 			settled++
 		}
-	case s.job.Missed.Policy == spec.MissedSkip || s.job.Missed.Policy == spec.MissedFireOnce && beyond == missed:
+	case s.job.Missed.Policy == jobspec.MissedSkip || s.job.Missed.Policy == jobspec.MissedFireOnce && beyond == missed:
 		skip(ReasonMissed, 0, missed-1)
 		settled = missed
-	case s.job.Missed.Policy == spec.MissedFireOnce:
+	case s.job.Missed.Policy == jobspec.MissedFireOnce:
 		if missed > 1 {
 			skip(ReasonMissed, 0, missed-2)
 		}
@@ -182,7 +182,7 @@ func (s *simulation) want(now time.Time, active uuid.UUID) (p Plan, settled int)
 		if beyond > 0 {
 			skip(ReasonMissed, 0, beyond-1)
 		}
-		if s.job.ConcurrencyPolicy == spec.PolicyForbid && active != uuid.Nil && beyond < missed {
+		if s.job.ConcurrencyPolicy == jobspec.PolicyForbid && active != uuid.Nil && beyond < missed {
 			p.Next, p.NextRunAt = s.left[beyond], now.Add(deferral)
 			return p, beyond
 		}

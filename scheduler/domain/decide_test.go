@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/cron"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 var (
@@ -429,7 +429,7 @@ func TestAMissedSlotOlderThanTheHistoryDoesNotRun(t *testing.T) {
 
 func TestDecideIsQuickAfterALongOutage(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []spec.MissedPolicy{spec.MissedSkip, spec.MissedFireOnce, spec.MissedFireAll} {
+	for _, policy := range []jobspec.MissedPolicy{jobspec.MissedSkip, jobspec.MissedFireOnce, jobspec.MissedFireAll} {
 		job := compiled(t, `{"schedule":{"cron":"* * * * *"},"missed":{"policy":"`+string(policy)+`"}}`)
 		s := Situation{Job: job, ScheduledFor: instant(t, "2025-10-11T00:00:00Z"), Now: instant(t, "00:30:30")}
 		began := time.Now()
@@ -489,32 +489,32 @@ func TestOverlap(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		gate   Gate
-		policy spec.ConcurrencyPolicy
+		policy jobspec.ConcurrencyPolicy
 		want   Overlap
 	}{
-		{"allow goes on", full, spec.PolicyAllow, Overlap{}},
-		{"forbid goes on when the gate is free", free, spec.PolicyForbid, Overlap{}},
-		{"forbid is blocked by what is active", held, spec.PolicyForbid, Overlap{Blocker: activeRun, Waits: true}},
-		{"forbid is blocked by what waits", Gate{Waiting: waitingRun}, spec.PolicyForbid, Overlap{Blocker: waitingRun}},
+		{"allow goes on", full, jobspec.PolicyAllow, Overlap{}},
+		{"forbid goes on when the gate is free", free, jobspec.PolicyForbid, Overlap{}},
+		{"forbid is blocked by what is active", held, jobspec.PolicyForbid, Overlap{Blocker: activeRun, Waits: true}},
+		{"forbid is blocked by what waits", Gate{Waiting: waitingRun}, jobspec.PolicyForbid, Overlap{Blocker: waitingRun}},
 		{
 			"forbid is not blocked by what has expired",
 			Gate{Waiting: waitingRun, WaitingExpired: true},
-			spec.PolicyForbid,
+			jobspec.PolicyForbid,
 			Overlap{Expired: over},
 		},
-		{"wait goes on when the gate is free", free, spec.PolicyWait, Overlap{}},
-		{"wait waits", held, spec.PolicyWait, Overlap{Waits: true}},
-		{"wait is blocked by what waits", full, spec.PolicyWait, Overlap{Blocker: waitingRun, Waits: true}},
-		{"wait takes the place of what has expired", expired, spec.PolicyWait, Overlap{Waits: true, Expired: over}},
-		{"replace goes on when the gate is free", free, spec.PolicyReplace, Overlap{}},
+		{"wait goes on when the gate is free", free, jobspec.PolicyWait, Overlap{}},
+		{"wait waits", held, jobspec.PolicyWait, Overlap{Waits: true}},
+		{"wait is blocked by what waits", full, jobspec.PolicyWait, Overlap{Blocker: waitingRun, Waits: true}},
+		{"wait takes the place of what has expired", expired, jobspec.PolicyWait, Overlap{Waits: true, Expired: over}},
+		{"replace goes on when the gate is free", free, jobspec.PolicyReplace, Overlap{}},
 		{
 			"replace cancels all that are active and what waits",
-			full, spec.PolicyReplace,
+			full, jobspec.PolicyReplace,
 			Overlap{Waits: true, Cancel: []uuid.UUID{activeRun, earlierRun, waitingRun}},
 		},
 		{
 			"replace cancels nothing that has expired",
-			expired, spec.PolicyReplace,
+			expired, jobspec.PolicyReplace,
 			Overlap{Waits: true, Cancel: []uuid.UUID{activeRun, earlierRun}, Expired: over},
 		},
 	} {

@@ -7,16 +7,16 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // approvalJob is the step as a job whose target accepts the work at once and has until expires_after to end it.
-func approvalJob(s spec.Step, whole *Job) *Job {
+func approvalJob(s jobspec.Step, whole *Job) *Job {
 	expiry := s.Approval.Expiry(whole.Definition)
-	d := spec.Definition{
-		Name: whole.Name, Labels: whole.Labels, ConcurrencyPolicy: spec.PolicyAllow, Queue: whole.Queue,
-		Priority: whole.Priority, Completion: spec.CompleteAsync, HeartbeatTimeout: expiry, MaxDuration: expiry,
-		Retry: spec.Retry{MaxAttempts: 1}, Missed: spec.Missed{Tolerance: whole.Missed.Tolerance}, Notify: []spec.Notify{},
+	d := jobspec.Definition{
+		Name: whole.Name, Labels: whole.Labels, ConcurrencyPolicy: jobspec.PolicyAllow, Queue: whole.Queue,
+		Priority: whole.Priority, Completion: jobspec.CompleteAsync, HeartbeatTimeout: expiry, MaxDuration: expiry,
+		Retry: jobspec.Retry{MaxAttempts: 1}, Missed: jobspec.Missed{Tolerance: whole.Missed.Tolerance}, Notify: []jobspec.Notify{},
 	}
 	return &Job{
 		ID: whole.ID, Tenant: whole.Tenant, Version: whole.Version, Definition: d.WithDefaults(),
@@ -94,7 +94,7 @@ func ApprovalToken(key []byte, run uuid.UUID, nth int) string {
 }
 
 // ErrApprovalToken means that the token of a link was not made for the run.
-var ErrApprovalToken error = &spec.Refusal{
+var ErrApprovalToken error = &jobspec.Refusal{
 	Code: "run_token", Reason: "the token is not of a link that was sent for this run: open the link as it was sent",
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/delivery/wire"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // Notice returns the job by which a notice about j is sent. It carries j's identity and none of j's settings for its
@@ -22,8 +22,8 @@ func (j *Job) Notice(to, secret string) (*Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("job %s version %d: the URL of a notice: %w", j.ID, j.Version, err)
 	}
-	d := spec.Definition{
-		Name: j.Name, Queue: j.Queue, Priority: j.Priority, Target: spec.Target{URL: to}, Notify: []spec.Notify{},
+	d := jobspec.Definition{
+		Name: j.Name, Queue: j.Queue, Priority: j.Priority, Target: jobspec.Target{URL: to}, Notify: []jobspec.Notify{},
 	}
 	return &Job{
 		ID: j.ID, Tenant: j.Tenant, Version: j.Version, Definition: d.WithDefaults(), Timetable: j.Timetable,
@@ -33,7 +33,7 @@ func (j *Job) Notice(to, secret string) (*Job, error) {
 
 // recipientURL parses the URL of a recipient.
 func recipientURL(raw string) (*url.URL, error) {
-	address, ok := strings.CutPrefix(raw, spec.MailScheme)
+	address, ok := strings.CutPrefix(raw, jobspec.MailScheme)
 	if !ok {
 		return wire.CheckURL(raw)
 	}
@@ -68,10 +68,10 @@ func (d Digest) Identity() Identity { return Identity{d.Job, d.Labels} }
 
 // DigestEvent is an event and how often it happened.
 type DigestEvent struct {
-	Event   spec.Event `json:"event"`
-	Count   int        `json:"count"` // of runs; for missed, of recorded skips
-	FirstAt time.Time  `json:"first_at"`
-	LastAt  time.Time  `json:"last_at"`
+	Event   jobspec.Event `json:"event"`
+	Count   int           `json:"count"` // of runs; for missed, of recorded skips
+	FirstAt time.Time     `json:"first_at"`
+	LastAt  time.Time     `json:"last_at"`
 	// Since is, for failing and dead, the time of the first failed attempt; for stale, of the last success; for recovered,
 	// the start of the trouble that is over.
 	Since    *time.Time `json:"since,omitempty"`
@@ -109,12 +109,12 @@ type DigestRun struct {
 }
 
 // For returns the part of the digest that a recipient asked for, in any of its entries.
-func (d Digest) For(r spec.Recipient, list []spec.Notify) Digest {
-	return d.Only(func(e spec.Event) bool { return r.Asks(list, e) })
+func (d Digest) For(r jobspec.Recipient, list []jobspec.Notify) Digest {
+	return d.Only(func(e jobspec.Event) bool { return r.Asks(list, e) })
 }
 
 // Only returns the part of the digest that is about some events.
-func (d Digest) Only(about func(spec.Event) bool) Digest {
+func (d Digest) Only(about func(jobspec.Event) bool) Digest {
 	d.Events = slices.DeleteFunc(slices.Clone(d.Events), func(e DigestEvent) bool { return !about(e.Event) })
 	return d
 }
@@ -132,7 +132,7 @@ func (d Digest) Merge(after Digest) Digest {
 			if e.Cause == "" {
 				e.Cause, e.CauseName = old.Cause, old.CauseName
 			}
-			e.FirstAt = spec.Earlier(e.FirstAt, old.FirstAt)
+			e.FirstAt = jobspec.Earlier(e.FirstAt, old.FirstAt)
 			e.Runs = slices.Concat(e.Runs, old.Runs)
 			e.Runs = e.Runs[:min(len(e.Runs), DigestRuns)]
 		}
@@ -142,7 +142,7 @@ func (d Digest) Merge(after Digest) Digest {
 }
 
 // State returns the newest event that says whether the job is well; empty: none does.
-func (d Digest) State() spec.Event {
+func (d Digest) State() jobspec.Event {
 	for _, e := range slices.Backward(d.Events) {
 		if e.Event.Trouble() || e.Event.EndsTrouble() {
 			return e.Event
@@ -154,7 +154,7 @@ func (d Digest) State() spec.Event {
 // Unreachable reports whether the newest trouble is that the job's host could not be reached, and returns the error.
 func (d Digest) Unreachable() (why string, is bool) {
 	for _, e := range slices.Backward(d.Events) {
-		if e.Event != spec.EventFailing && e.Event != spec.EventDead || len(e.Runs) == 0 {
+		if e.Event != jobspec.EventFailing && e.Event != jobspec.EventDead || len(e.Runs) == 0 {
 			continue
 		}
 		r := e.Runs[0]
@@ -164,8 +164,8 @@ func (d Digest) Unreachable() (why string, is bool) {
 }
 
 // Recipients returns the recipients of a list, each once, in the order of the entries.
-func Recipients(list []spec.Notify) []spec.Recipient {
-	var all []spec.Recipient
+func Recipients(list []jobspec.Notify) []jobspec.Recipient {
+	var all []jobspec.Recipient
 	for _, entry := range list {
 		if r := entry.Recipient(); !slices.Contains(all, r) {
 			all = append(all, r)

@@ -6,30 +6,30 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 const pager = `"notify":[{"on":["dead","recovered"],"url":"http://127.0.0.1:9/a"},{"on":["late"],"url":"http://127.0.0.1:9/b"},{"on":["late"],"url":"http://127.0.0.1:9/a"}]`
 
 func TestAJobNotifiesOfWhatItsURLsAskFor(t *testing.T) {
 	job := compiled(t, `{`+pager+`}`)
-	for event, want := range map[spec.Event]bool{
-		spec.EventDead: true, spec.EventRecovered: true, spec.EventLate: true, spec.EventMissed: false,
+	for event, want := range map[jobspec.Event]bool{
+		jobspec.EventDead: true, jobspec.EventRecovered: true, jobspec.EventLate: true, jobspec.EventMissed: false,
 	} {
-		if got := spec.Asks(job.Notify, event); got != want {
+		if got := jobspec.Asks(job.Notify, event); got != want {
 			t.Errorf("%s: %t", event, got)
 		}
 	}
-	n := Digest{Events: []DigestEvent{{Event: spec.EventMissed}, {Event: spec.EventLate}, {Event: spec.EventDead}}}
+	n := Digest{Events: []DigestEvent{{Event: jobspec.EventMissed}, {Event: jobspec.EventLate}, {Event: jobspec.EventDead}}}
 	for url, want := range map[string][]DigestEvent{
-		"http://127.0.0.1:9/a": {{Event: spec.EventLate}, {Event: spec.EventDead}}, "http://127.0.0.1:9/b": {{Event: spec.EventLate}},
+		"http://127.0.0.1:9/a": {{Event: jobspec.EventLate}, {Event: jobspec.EventDead}}, "http://127.0.0.1:9/b": {{Event: jobspec.EventLate}},
 		"http://127.0.0.1:9/c": {},
 	} {
-		if diff := cmp.Diff(want, n.For(spec.Recipient{Format: spec.FormatJSON, URL: url}, job.Notify).Events); diff != "" {
+		if diff := cmp.Diff(want, n.For(jobspec.Recipient{Format: jobspec.FormatJSON, URL: url}, job.Notify).Events); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", url, diff)
 		}
 	}
-	if len(n.Events) != 3 || n.Events[0].Event != spec.EventMissed {
+	if len(n.Events) != 3 || n.Events[0].Event != jobspec.EventMissed {
 		t.Errorf("the digest itself is now %v", n.Events)
 	}
 }
@@ -41,8 +41,8 @@ func TestANoticeIsSentAsItself(t *testing.T) {
 		"target":{"url":"$URL/target","method":"PUT","headers":{"Authorization":"secret"},"body":"job's own"},`+pager+`}`, func(a *Assignment) {
 		notice, err := a.Job.Notice(a.Job.URL().Scheme+"://"+a.Job.URL().Host+"/pager?x=1", "")
 		must(t, err)
-		want := spec.Definition{Name: "job", Target: spec.Target{URL: notice.Target.URL}, Notify: []spec.Notify{}}.WithDefaults()
-		if diff := cmp.Diff(want, notice.Definition, cmp.AllowUnexported(spec.Duration{}, spec.Instant{})); diff != "" {
+		want := jobspec.Definition{Name: "job", Target: jobspec.Target{URL: notice.Target.URL}, Notify: []jobspec.Notify{}}.WithDefaults()
+		if diff := cmp.Diff(want, notice.Definition, cmp.AllowUnexported(jobspec.Duration{}, jobspec.Instant{})); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
 		if notice.ID != a.Job.ID || notice.Tenant != a.Job.Tenant || notice.Version != a.Job.Version {
@@ -68,18 +68,18 @@ func TestMergedDigestsKeepWhatIsKnown(t *testing.T) {
 	at := func(minute int) time.Time { return time.Date(2026, 12, 1, 2, minute, 0, 0, time.UTC) }
 	earlier := Digest{Events: []DigestEvent{
 		{
-			Event: spec.EventLate, Count: 15, FirstAt: at(1), LastAt: at(2), Cause: "limit", CauseName: "max_concurrent_runs",
+			Event: jobspec.EventLate, Count: 15, FirstAt: at(1), LastAt: at(2), Cause: "limit", CauseName: "max_concurrent_runs",
 			Runs: make([]DigestRun, 15),
 		},
-		{Event: spec.EventMissed, Count: 1, Slots: 3, FirstAt: at(3), LastAt: at(3)},
+		{Event: jobspec.EventMissed, Count: 1, Slots: 3, FirstAt: at(3), LastAt: at(3)},
 	}}
 	later := Digest{Job: "renamed", Events: []DigestEvent{
-		{Event: spec.EventLate, Count: 15, FirstAt: at(5), LastAt: at(6), Runs: make([]DigestRun, 15)},
+		{Event: jobspec.EventLate, Count: 15, FirstAt: at(5), LastAt: at(6), Runs: make([]DigestRun, 15)},
 	}}
 	want := Digest{Job: "renamed", Events: []DigestEvent{
-		{Event: spec.EventMissed, Count: 1, Slots: 3, FirstAt: at(3), LastAt: at(3)},
+		{Event: jobspec.EventMissed, Count: 1, Slots: 3, FirstAt: at(3), LastAt: at(3)},
 		{
-			Event: spec.EventLate, Count: 30, FirstAt: at(1), LastAt: at(6), Cause: "limit", CauseName: "max_concurrent_runs",
+			Event: jobspec.EventLate, Count: 30, FirstAt: at(1), LastAt: at(6), Cause: "limit", CauseName: "max_concurrent_runs",
 			Runs: make([]DigestRun, DigestRuns),
 		},
 	}}
@@ -102,9 +102,9 @@ func TestWhatAnUnreachableHostIs(t *testing.T) {
 		{"a placeholder names it", "", [2]DigestRun{refused, refused}, false},
 	} {
 		d := Digest{Host: test.host, Events: []DigestEvent{
-			{Event: spec.EventFailing, Runs: test.runs[:1]},
-			{Event: spec.EventDead, Runs: test.runs[1:]},
-			{Event: spec.EventLate},
+			{Event: jobspec.EventFailing, Runs: test.runs[:1]},
+			{Event: jobspec.EventDead, Runs: test.runs[1:]},
+			{Event: jobspec.EventLate},
 		}}
 		if _, got := d.Unreachable(); got != test.want {
 			t.Errorf("%s: %t", test.name, got)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/delivery/wire"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // filled returns the request of an attempt of a job whose zone is Europe/Berlin.
@@ -159,7 +159,7 @@ func TestPlaceholdersAreCheckedWhenTheyAreWritten(t *testing.T) {
 			}
 		})
 	}
-	if problems := spec.ValidateRequest(
+	if problems := jobspec.ValidateRequest(
 		"", map[string]string{"X-A": "{{nope}}"}, json.RawMessage(`["{{nope}}"]`),
 	); len(problems) != 0 {
 		t.Errorf("of a trigger, which gives data: %v", problems)
@@ -178,15 +178,15 @@ func FuzzTargetURL(f *testing.F) {
 	}
 	f.Add("http://h.example/{{job}}", "../@evil.example:1/?#%")
 	f.Fuzz(func(t *testing.T, raw, name string) {
-		u, err := spec.ParseAddress(raw)
+		u, err := jobspec.ParseAddress(raw)
 		if err != nil {
 			return
 		}
-		parts, err := spec.NewFills(spec.Target{URL: raw}, u)
+		parts, err := jobspec.NewFills(jobspec.Target{URL: raw}, u)
 		must(t, err)
 		r := wire.Request{URL: u.URL}
 		if parts != nil {
-			parts.Fill(&r, Assignment{Job: &Job{Definition: spec.Definition{Name: name}, Timetable: &spec.Timetable{}}}.values())
+			parts.Fill(&r, Assignment{Job: &Job{Definition: jobspec.Definition{Name: name}, Timetable: &jobspec.Timetable{}}}.values())
 		}
 		again, err := url.Parse(r.URL.String())
 		if err != nil || again.Host != u.Host || again.Scheme != u.Scheme || again.User != nil || again.Fragment != "" {
@@ -196,7 +196,7 @@ func FuzzTargetURL(f *testing.F) {
 		if parts != nil && !strings.HasPrefix(strings.ToLower(r.URL.String()), strings.ToLower(u.Scheme+"://"+u.Host)) {
 			t.Fatalf("%q became %q", head, r.URL)
 		}
-		if len(name) <= spec.MaxName && spec.NameForm.MatchString(name) {
+		if len(name) <= jobspec.MaxName && jobspec.NameForm.MatchString(name) {
 			if _, err := wire.CheckURL(r.URL.String()); err != nil {
 				t.Fatalf("%q with %q became %q: %v", raw, name, r.URL, err)
 			}

@@ -8,16 +8,16 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // stepOf returns an attempt of a step with a target and others before it.
-func stepOf(t *testing.T, target spec.Target, before []Told) Assignment {
+func stepOf(t *testing.T, target jobspec.Target, before []Told) Assignment {
 	t.Helper()
 	target.URL = "http://target.example"
-	d := spec.Definition{Name: "w", Steps: []spec.Step{{Name: "last", Target: target}}}
+	d := jobspec.Definition{Name: "w", Steps: []jobspec.Step{{Name: "last", Target: target}}}
 	for _, told := range before {
-		d.Steps = append(d.Steps, spec.Step{Name: told.Step, Target: spec.Target{URL: "http://target.example"}})
+		d.Steps = append(d.Steps, jobspec.Step{Name: told.Step, Target: jobspec.Target{URL: "http://target.example"}})
 		d.Steps[0].DependsOn = append(d.Steps[0].DependsOn, told.Step)
 	}
 	job, err := Compile(uuid.New(), 1, 1, d, 0)
@@ -56,7 +56,7 @@ func TestWhatAStepIsSent(t *testing.T) {
 		{"no object", `"text"`, "", `{"x":1}`, nil, "text"},
 		{"no body", "", "GET", `{"x":1}`, nil, ""},
 	} {
-		a := stepOf(t, spec.Target{Body: json.RawMessage(c.own), Method: c.method}, c.before)
+		a := stepOf(t, jobspec.Target{Body: json.RawMessage(c.own), Method: c.method}, c.before)
 		if c.input != "" {
 			a.Given.Input = []byte(c.input)
 		}
@@ -77,7 +77,7 @@ func TestTheLargestResultsAreLeftOut(t *testing.T) {
 	}
 	before[0].Bytes = 64 << 10
 	before[0].Result = nil // it is left out, so it need not be read
-	a := stepOf(t, spec.Target{}, before)
+	a := stepOf(t, jobspec.Target{}, before)
 	var sent struct {
 		Steps map[string]struct{ Result json.RawMessage }
 	}
@@ -100,7 +100,7 @@ func TestTheLargestResultsAreLeftOut(t *testing.T) {
 
 // A workflow whose time is up cleans up, and does nothing else.
 func TestWhatStartsOnceTheTimeOfAWorkflowIsUp(t *testing.T) {
-	d := spec.Definition{Steps: steps("a", "b<a", "c<b!", "d<c", "e", "f<e", "g<f!", "h!")}
+	d := jobspec.Definition{Steps: steps("a", "b<a", "c<b!", "d<c", "e", "f<e", "g<f!", "h!")}
 	id := uuid.New()
 	next := CleanUpSteps(d, id, map[string]StepRun{
 		"a": {ID: StepRunID(id, "a"), Status: StatusCancelled}, "e": {Status: StatusSucceeded}, "h": {Status: StatusSucceeded},

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // Version is one entry of a job's history, as far as it matters for slots.
@@ -16,8 +16,8 @@ type Version struct {
 	Number   int32
 	From     time.Time // it holds from then until the next version does
 	State    JobState
-	Schedule spec.Schedule
-	Jitter   spec.Duration
+	Schedule jobspec.Schedule
+	Jitter   jobspec.Duration
 	Note     string // why, if somebody said so; only pauses and resumes have one
 	Digest   string // equal when the definition's text is equal; compared only between versions with a delay
 }
@@ -103,7 +103,7 @@ func (h History) Slots(from, to time.Time) iter.Seq2[ExpectedSlot, error] {
 func (h History) passed(from, to time.Time) (slots []ExpectedSlot, err error) {
 	for _, s := range h.spans() {
 		at := h.Versions[s.first].Schedule.Instant()
-		if h.Versions[s.first].Schedule.Kind() != spec.KindAt || at.After(s.from) {
+		if h.Versions[s.first].Schedule.Kind() != jobspec.KindAt || at.After(s.from) {
 			continue
 		}
 		timetable, err := h.timetable(s)
@@ -147,13 +147,13 @@ func (h History) followed(from, to time.Time) iter.Seq2[ExpectedSlot, error] {
 }
 
 // instants yields the slots of a span within bounds, both included, except one that had passed before the span began.
-func (h History) instants(s span, t *spec.Timetable, from, until time.Time) iter.Seq[time.Time] {
+func (h History) instants(s span, t *jobspec.Timetable, from, until time.Time) iter.Seq[time.Time] {
 	if t.Kind().Recurring() {
-		return t.Between(spec.Later(s.from.Add(1), from), until.Add(1))
+		return t.Between(jobspec.Later(s.from.Add(1), from), until.Add(1))
 	}
 	return func(yield func(time.Time) bool) {
 		slot, ok := t.First(s.from)
-		passed := t.Kind() == spec.KindAt && !slot.At.After(s.from)
+		passed := t.Kind() == jobspec.KindAt && !slot.At.After(s.from)
 		if ok && !passed && !slot.At.Before(from) && !slot.At.After(until) {
 			yield(slot.At.UTC())
 		}
@@ -161,7 +161,7 @@ func (h History) instants(s span, t *spec.Timetable, from, until time.Time) iter
 }
 
 // duty says what must exist for a slot of a span.
-func (h History) duty(s span, t *spec.Timetable, slot time.Time) Duty {
+func (h History) duty(s span, t *jobspec.Timetable, slot time.Time) Duty {
 	if s.to.IsZero() {
 		if h.Next.IsZero() || slot.Before(h.Next) {
 			return Owed
@@ -199,19 +199,19 @@ func (h History) spans() []span {
 // unless it has completed. A pause or a resume leaves the definition as it is, word for word.
 func (h History) placed(i int) bool {
 	before, v := h.Versions[i-1], h.Versions[i]
-	if !spec.SameSchedule(before.Schedule, v.Schedule) {
+	if !jobspec.SameSchedule(before.Schedule, v.Schedule) {
 		return true
 	}
-	return v.Schedule.Kind() == spec.KindDelay && v.State != JobCompleted && before.Digest != v.Digest
+	return v.Schedule.Kind() == jobspec.KindDelay && v.State != JobCompleted && before.Digest != v.Digest
 }
 
-func (h History) timetable(s span) (*spec.Timetable, error) {
+func (h History) timetable(s span) (*jobspec.Timetable, error) {
 	return h.timetableOf(h.Versions[s.end-1]) // jitter may change within a span; its value at the end counts
 }
 
-func (h History) timetableOf(v Version) (*spec.Timetable, error) {
-	d := spec.Definition{Schedule: v.Schedule, Jitter: v.Jitter}
-	t, err := spec.NewTimetable(h.Job, d.WithDefaults(), h.DefaultJitter)
+func (h History) timetableOf(v Version) (*jobspec.Timetable, error) {
+	d := jobspec.Definition{Schedule: v.Schedule, Jitter: v.Jitter}
+	t, err := jobspec.NewTimetable(h.Job, d.WithDefaults(), h.DefaultJitter)
 	if err != nil {
 		return nil, fmt.Errorf("version %d: %w", v.Number, err)
 	}
@@ -265,7 +265,7 @@ func (h History) Before(at time.Time) (time.Time, bool) {
 		last = passed[len(passed)-1].At
 	}
 	followed, _ := h.followedBefore(at)
-	last = spec.Later(last, followed)
+	last = jobspec.Later(last, followed)
 	return last, !last.IsZero()
 }
 
@@ -309,13 +309,13 @@ func (h History) Due(slot time.Time) time.Time {
 
 // Timetables returns the timetables of all different schedules that the job has had, newest first. It leaves out
 // schedules that cannot be read.
-func (h History) Timetables() []*spec.Timetable {
-	var all []*spec.Timetable
+func (h History) Timetables() []*jobspec.Timetable {
+	var all []*jobspec.Timetable
 	for i, v := range slices.Backward(h.Versions) {
-		if i+1 < len(h.Versions) && spec.SameSchedule(v.Schedule, h.Versions[i+1].Schedule) {
+		if i+1 < len(h.Versions) && jobspec.SameSchedule(v.Schedule, h.Versions[i+1].Schedule) {
 			continue
 		}
-		if t, err := spec.NewTimetable(h.Job, spec.Definition{Schedule: v.Schedule}.WithDefaults(), 0); err == nil {
+		if t, err := jobspec.NewTimetable(h.Job, jobspec.Definition{Schedule: v.Schedule}.WithDefaults(), 0); err == nil {
 			all = append(all, t)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // past is a history whose events happen on one day, so that instants can be written as clock times.
@@ -19,7 +19,7 @@ type past struct {
 }
 
 // version adds a version. Its digest depends on the schedule alone, unless change sets another.
-func (p past) version(from string, state JobState, s spec.Schedule, change ...func(*Version)) past {
+func (p past) version(from string, state JobState, s jobspec.Schedule, change ...func(*Version)) past {
 	v := Version{
 		Number: int32(len(p.Versions) + 1), From: instant(p.t, from), State: state, Schedule: s, Digest: fmt.Sprint(s),
 	}
@@ -32,19 +32,19 @@ func (p past) version(from string, state JobState, s spec.Schedule, change ...fu
 
 func (p past) next(at string) past { p.Next = instant(p.t, at); return p }
 
-func jittered(v *Version) { v.Jitter = spec.DurationOf(time.Minute) }
+func jittered(v *Version) { v.Jitter = jobspec.DurationOf(time.Minute) }
 
 func noted(v *Version) { v.Note = "why" }
 
 // changed makes the version's digest differ, as an edit beyond the schedule does.
 func changed(v *Version) { v.Digest += fmt.Sprint(v.Number) }
 
-func periodic(text string) spec.Schedule { return spec.Schedule{Every: lasting(text)} }
+func periodic(text string) jobspec.Schedule { return jobspec.Schedule{Every: lasting(text)} }
 
-func delayed(text string) spec.Schedule { return spec.Schedule{Delay: lasting(text)} }
+func delayed(text string) jobspec.Schedule { return jobspec.Schedule{Delay: lasting(text)} }
 
-func once(t *testing.T, at string) spec.Schedule {
-	return spec.Schedule{At: spec.InstantOf(instant(t, at))}
+func once(t *testing.T, at string) jobspec.Schedule {
+	return jobspec.Schedule{At: jobspec.InstantOf(instant(t, at))}
 }
 
 func TestSlotsFollowFromTheHistoryAlone(t *testing.T) {
@@ -53,7 +53,7 @@ func TestSlotsFollowFromTheHistoryAlone(t *testing.T) {
 	job := past{t: t, History: History{Job: uuid.UUID{1}}}
 	eachHour, delay := periodic("1h"), delayed("1h")
 	bounded := eachHour
-	bounded.StartsAt, bounded.EndsAt = spec.InstantOf(instant(t, "10:30")), spec.InstantOf(instant(t, "12:45"))
+	bounded.StartsAt, bounded.EndsAt = jobspec.InstantOf(instant(t, "10:30")), jobspec.InstantOf(instant(t, "12:45"))
 	for _, test := range []struct {
 		name string
 		want string // clock time, version, and the duty unless the slot is owed
@@ -168,7 +168,7 @@ func TestSlotsFollowFromTheHistoryAlone(t *testing.T) {
 			"a resume that fires it completes it", "11:30 v2",
 			job.version("10:30", "active", delay).version("11:00", "paused", delay, noted).version("12:00", "completed", delay),
 		},
-		{"a job that is only triggered has none", "", job.version("10:30", "active", spec.Schedule{})},
+		{"a job that is only triggered has none", "", job.version("10:30", "active", jobspec.Schedule{})},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := test.past
@@ -231,7 +231,7 @@ func (p past) consistent() {
 }
 
 func TestSlotsAcrossDaylightSavingAreThoseOfTheTimetable(t *testing.T) {
-	p := past{t: t}.version("2026-03-27T00:00:00Z", "active", spec.Schedule{Cron: "30 2 * * *", Timezone: "Europe/Berlin"})
+	p := past{t: t}.version("2026-03-27T00:00:00Z", "active", jobspec.Schedule{Cron: "30 2 * * *", Timezone: "Europe/Berlin"})
 	got := p.slots("2026-03-28T00:00:00Z", "2026-03-31T00:00:00Z", func(slot ExpectedSlot) string {
 		return slot.At.Format(time.RFC3339)
 	})
@@ -242,7 +242,7 @@ func TestSlotsAcrossDaylightSavingAreThoseOfTheTimetable(t *testing.T) {
 }
 
 func TestAHistoryThatCannotBeReadIsAnError(t *testing.T) {
-	p := past{t: t}.version("00:00", "active", spec.Schedule{Cron: "rubbish"})
+	p := past{t: t}.version("00:00", "active", jobspec.Schedule{Cron: "rubbish"})
 	for _, err := range p.Slots(instant(t, "01:00"), instant(t, "02:00")) {
 		if err == nil {
 			t.Error("no error")

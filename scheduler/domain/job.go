@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/placeholder"
-	"punctual/scheduler/spec"
 )
 
 // Job is one version of a definition made ready to use: defaults filled in, schedule compiled, request prepared. It
@@ -18,17 +18,17 @@ type Job struct {
 	ID      uuid.UUID
 	Tenant  int32
 	Version int32
-	spec.Definition
-	Timetable *spec.Timetable
-	Kept      time.Duration   // how long runs are kept; 0: not known
-	StepJobs  map[string]*Job // of a workflow: its steps, by name
-	Whole     *Job            // of a step: its workflow
-	Approval  *spec.Approval  // of a step that waits for approval; nil: it sends a request
+	jobspec.Definition
+	Timetable *jobspec.Timetable
+	Kept      time.Duration     // how long runs are kept; 0: not known
+	StepJobs  map[string]*Job   // of a workflow: its steps, by name
+	Whole     *Job              // of a step: its workflow
+	Approval  *jobspec.Approval // of a step that waits for approval; nil: it sends a request
 
 	url    *url.URL
 	header textproto.MIMEHeader
 	body   []byte
-	fills  *spec.Fills // nil: no placeholders
+	fills  *jobspec.Fills // nil: no placeholders
 
 	asksInBody bool // its body refers to secrets
 
@@ -36,24 +36,24 @@ type Job struct {
 }
 
 // Compile makes a stored definition ready to use. defaultJitter is the deployment's --default-jitter.
-func Compile(id uuid.UUID, tenant, version int32, d spec.Definition, defaultJitter time.Duration) (*Job, error) {
+func Compile(id uuid.UUID, tenant, version int32, d jobspec.Definition, defaultJitter time.Duration) (*Job, error) {
 	if d.IsWorkflow() {
 		return compileWorkflow(id, tenant, version, d, defaultJitter)
 	}
 	d = d.WithDefaults()
-	timetable, err := spec.NewTimetable(id, d, defaultJitter)
+	timetable, err := jobspec.NewTimetable(id, d, defaultJitter)
 	if err != nil {
 		return nil, fmt.Errorf("job %s version %d: %w", id, version, err)
 	}
-	target, err := spec.ParseAddress(d.Target.URL)
+	target, err := jobspec.ParseAddress(d.Target.URL)
 	if err != nil {
 		return nil, fmt.Errorf("job %s version %d: target.url: %w", id, version, err)
 	}
-	fills, err := spec.NewFills(d.Target, target)
+	fills, err := jobspec.NewFills(d.Target, target)
 	if err != nil {
 		return nil, fmt.Errorf("job %s version %d: %w", id, version, err)
 	}
-	body, isJSON := spec.RequestBody(d.Target.Body)
+	body, isJSON := jobspec.RequestBody(d.Target.Body)
 	return &Job{
 		ID: id, Tenant: tenant, Version: version, Definition: d, Timetable: timetable,
 		url: target.URL, header: requestHeader(d.Target.Headers, isJSON), body: body, fills: fills,

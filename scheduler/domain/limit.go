@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // Patience is how long a run waits for several limits at once. Then it keeps each limit that it gets, so that runs with
@@ -70,7 +70,7 @@ func (all Limits) Hold(t Turn, now time.Time, again bool) {
 	for _, l := range all {
 		if !l.passed(t, again) && l.PerSecond > 0 {
 			apart, _ := StartPace(l.PerSecond)
-			l.StartsAt = spec.Later(l.StartsAt, now).Add(apart)
+			l.StartsAt = jobspec.Later(l.StartsAt, now).Add(apart)
 		}
 		l.Holders[t.Run] = true
 		l.leave(t)

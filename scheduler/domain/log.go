@@ -4,13 +4,13 @@ import (
 	"fmt"
 
 	"punctual/scheduler/delivery/wire"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/placeholder"
-	"punctual/scheduler/spec"
 )
 
 // LogURL returns where people read the log of the attempt, by the job's log_url; empty: the job has none.
 func (a Assignment) LogURL() string {
-	base, t, _, err := spec.SplitURL(a.Job.LogURL)
+	base, t, _, err := jobspec.SplitURL(a.Job.LogURL)
 	if err != nil {
 		return "" // another program wrote it
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/delivery/wire"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 func TestTheLogOfARunIsALinkForPeople(t *testing.T) {
@@ -44,7 +44,7 @@ func TestTheLogOfARunIsALinkForPeople(t *testing.T) {
 			t.Errorf("%.60s: %s, want %s", raw, got, want)
 		}
 	}
-	if link := (Assignment{Job: &Job{Timetable: &spec.Timetable{}, Definition: spec.Definition{LogURL: "javascript:x"}}}).LogURL(); link != "" {
+	if link := (Assignment{Job: &Job{Timetable: &jobspec.Timetable{}, Definition: jobspec.Definition{LogURL: "javascript:x"}}}).LogURL(); link != "" {
 		t.Errorf("a link that another program wrote: %s", link)
 	}
 }

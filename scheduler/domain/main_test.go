@@ -9,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,9 +29,9 @@ func must(t rapid.TB, err error) {
 }
 
 // definition returns a definition from JSON, with a default name and target.
-func definition(t rapid.TB, text string) spec.Definition {
+func definition(t rapid.TB, text string) jobspec.Definition {
 	t.Helper()
-	d := spec.Definition{Name: "job", Target: spec.Target{URL: "http://127.0.0.1:9/hook"}}
+	d := jobspec.Definition{Name: "job", Target: jobspec.Target{URL: "http://127.0.0.1:9/hook"}}
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -39,7 +39,7 @@ func definition(t rapid.TB, text string) spec.Definition {
 }
 
 // lasting returns a duration as a definition has it.
-func lasting(text string) (d spec.Duration) {
+func lasting(text string) (d jobspec.Duration) {
 	if err := d.UnmarshalText([]byte(text)); err != nil {
 		panic(err)
 	}

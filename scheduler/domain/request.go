@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/delivery/wire"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/placeholder"
-	"punctual/scheduler/spec"
 )
 
 // Request is what an attempt sends: the job's request, with the run's own body and headers in place of the job's
@@ -30,7 +30,7 @@ func (a Assignment) Request(origin Origin) wire.Request {
 			headers = a.Headers
 		}
 		var isJSON bool
-		r.Body, isJSON = spec.RequestBody(a.ownBody())
+		r.Body, isJSON = jobspec.RequestBody(a.ownBody())
 		r.Header = requestHeader(headers, isJSON)
 	}
 	if f := a.fills(); f != nil {
@@ -41,7 +41,7 @@ func (a Assignment) Request(origin Origin) wire.Request {
 }
 
 // fills returns what of the request has placeholders; nil: nothing.
-func (a Assignment) fills() *spec.Fills {
+func (a Assignment) fills() *jobspec.Fills {
 	switch {
 	case a.Trigger == TriggerNotify:
 		return nil
@@ -110,10 +110,10 @@ func (a Assignment) headers(origin Origin) []wire.Header {
 	if a.Late {
 		headers = append(headers, wire.Header{Name: "Punctual-Late", Value: "true"})
 	}
-	if a.Job.Completion == spec.CompleteAsync {
+	if a.Job.Completion == jobspec.CompleteAsync {
 		headers = append(headers, wire.Header{Name: "Punctual-Callback-Url", Value: origin.PublicURL + "/v1/runs/" + id})
 	}
-	if a.Job.Completion == spec.CompleteAsync || a.Step != "" { // of a step: for results that its body leaves out
+	if a.Job.Completion == jobspec.CompleteAsync || a.Step != "" { // of a step: for results that its body leaves out
 		headers = append(headers, wire.Header{Name: "Punctual-Run-Token", Value: a.RunToken})
 	}
 	return headers
@@ -139,8 +139,8 @@ func (a Assignment) Sent(origin Origin, at time.Time) SentRequest {
 	}
 	for name, values := range r.Header {
 		s.Headers[name] = values[0]
-		if spec.SecretName.MatchString(name) {
-			s.Headers[name] = spec.Mask
+		if jobspec.SecretName.MatchString(name) {
+			s.Headers[name] = jobspec.Mask
 		}
 	}
 	if r.Host != "" {
@@ -152,18 +152,18 @@ func (a Assignment) Sent(origin Origin, at time.Time) SentRequest {
 	if !at.IsZero() {
 		s.Headers["Webhook-Timestamp"] = strconv.FormatInt(at.Unix(), 10)
 	}
-	s.Headers["Webhook-Signature"] = spec.Mask
+	s.Headers["Webhook-Signature"] = jobspec.Mask
 	if a.Fence == 0 { // it is not claimed yet
 		delete(s.Headers, "Punctual-Fencing-Token")
 	}
 	if _, sent := s.Headers["Punctual-Run-Token"]; sent {
-		s.Headers["Punctual-Run-Token"] = spec.Mask
+		s.Headers["Punctual-Run-Token"] = jobspec.Mask
 	}
 	for name := range a.Job.Target.SecretHeaders {
-		s.Headers[textproto.CanonicalMIMEHeaderKey(name)] = spec.Mask
+		s.Headers[textproto.CanonicalMIMEHeaderKey(name)] = jobspec.Mask
 	}
-	if name := spec.CredentialHeader(a.Job.Target.Auth); name != "" {
-		s.Headers[textproto.CanonicalMIMEHeaderKey(name)] = spec.Mask
+	if name := jobspec.CredentialHeader(a.Job.Target.Auth); name != "" {
+		s.Headers[textproto.CanonicalMIMEHeaderKey(name)] = jobspec.Mask
 	}
 	return s
 }
@@ -190,7 +190,7 @@ func shownBody(written json.RawMessage, sent []byte) json.RawMessage {
 		return nil
 	}
 	if !bytes.HasPrefix(bytes.TrimSpace(written), []byte(`"`)) {
-		return spec.ShownJSON(sent)
+		return jobspec.ShownJSON(sent)
 	}
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)

@@ -15,7 +15,7 @@ import (
 
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // seen is a request as its target received it.
@@ -265,7 +265,7 @@ func TestTheRequestThatIsShownIsTheOneThatIsSent(t *testing.T) {
 			if string(s.Body) != c.body || s.Body != nil && !json.Valid(s.Body) || s.URL != "http://x/" || s.Method != "POST" {
 				t.Errorf("shown %s %s %s", s.Method, s.URL, s.Body)
 			}
-			if s.Headers["Webhook-Timestamp"] != "1000000000" || s.Headers["Webhook-Signature"] != spec.Mask ||
+			if s.Headers["Webhook-Timestamp"] != "1000000000" || s.Headers["Webhook-Signature"] != jobspec.Mask ||
 				s.Headers["Punctual-Fencing-Token"] != "7" {
 				t.Errorf("headers %v", s.Headers)
 			}

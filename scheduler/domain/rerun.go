@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/placeholder"
-	"punctual/scheduler/spec"
 )
 
 // StepRerun says what a rerun does with the steps of a workflow. Its zero value lets all of them run again.
@@ -39,7 +39,7 @@ type RefusedStep struct {
 // Plan decides which of the steps now run again and which are kept. Those before are the steps of the run that is
 // repeated, of which some have succeeded. A step is kept if it has succeeded and all that it depends on is kept.
 // The problems are of names in r.
-func (r StepRerun) Plan(now, before []spec.Step, succeeded map[string]bool) (p RerunPlan, problems []spec.Problem) {
+func (r StepRerun) Plan(now, before []jobspec.Step, succeeded map[string]bool) (p RerunPlan, problems []jobspec.Problem) {
 	p = RerunPlan{Runs: []string{}, Kept: []string{}, Set: []string{}, Refused: []RefusedStep{}}
 	all := slices.Clone(now)
 	for _, s := range before {
@@ -80,7 +80,7 @@ func (r StepRerun) Plan(now, before []spec.Step, succeeded map[string]bool) (p R
 }
 
 // runs reports whether a step runs again because of itself or of others that do.
-func (r StepRerun) runs(s spec.Step, again, succeeded map[string]bool) bool {
+func (r StepRerun) runs(s jobspec.Step, again, succeeded map[string]bool) bool {
 	return len(r.From)+len(r.Set) == 0 || !succeeded[s.Name] || slices.Contains(r.From, s.Name) ||
 		slices.ContainsFunc(s.DependsOn, func(on string) bool {
 			_, set := r.Set[on]
@@ -89,29 +89,29 @@ func (r StepRerun) runs(s spec.Step, again, succeeded map[string]bool) bool {
 }
 
 // check returns what is wrong with the names.
-func (r StepRerun) check(now, all []spec.Step) (problems []spec.Problem) {
+func (r StepRerun) check(now, all []jobspec.Step) (problems []jobspec.Problem) {
 	for i, name := range r.From {
 		if find(all, name) == nil {
-			problems = append(problems, spec.Blame(fmt.Sprintf("from[%d]", i), "there is no step %q%s", placeholder.Clip(name),
-				spec.DidYouMean(name, spec.StepNames(now)...)))
+			problems = append(problems, jobspec.Blame(fmt.Sprintf("from[%d]", i), "there is no step %q%s", placeholder.Clip(name),
+				jobspec.DidYouMean(name, jobspec.StepNames(now)...)))
 		}
 	}
 	for name := range r.Set {
 		at := "set." + placeholder.Clip(name)
 		if find(now, name) == nil {
-			problems = append(problems, spec.Blame(at, "there is no step %q%s", placeholder.Clip(name),
-				spec.DidYouMean(name, spec.StepNames(now)...)))
+			problems = append(problems, jobspec.Blame(at, "there is no step %q%s", placeholder.Clip(name),
+				jobspec.DidYouMean(name, jobspec.StepNames(now)...)))
 		}
 		if slices.Contains(r.From, name) {
-			problems = append(problems, spec.Blame(at, "it is in from, too: a step either runs again or is set"))
+			problems = append(problems, jobspec.Blame(at, "it is in from, too: a step either runs again or is set"))
 		}
 	}
-	slices.SortFunc(problems, func(a, b spec.Problem) int { return strings.Compare(a.Field, b.Field) })
+	slices.SortFunc(problems, func(a, b jobspec.Problem) int { return strings.Compare(a.Field, b.Field) })
 	return problems
 }
 
 // misfit says why a step that has succeeded cannot be kept; empty: it can.
-func misfit(now, before *spec.Step) string {
+func misfit(now, before *jobspec.Step) string {
 	if now == nil {
 		return "the definition has no such step any more"
 	}
@@ -129,8 +129,8 @@ func listed(names []string) string {
 	return strings.Join(names, " and ")
 }
 
-func find(steps []spec.Step, name string) *spec.Step {
-	if i := slices.IndexFunc(steps, func(s spec.Step) bool { return s.Name == name }); i >= 0 {
+func find(steps []jobspec.Step, name string) *jobspec.Step {
+	if i := slices.IndexFunc(steps, func(s jobspec.Step) bool { return s.Name == name }); i >= 0 {
 		return &steps[i]
 	}
 	return nil

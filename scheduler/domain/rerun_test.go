@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // graphOf makes steps of "a b<a c<a,b".
-func graphOf(text string) (steps []spec.Step) {
+func graphOf(text string) (steps []jobspec.Step) {
 	for _, word := range strings.Fields(text) {
 		name, on, depends := strings.Cut(word, "<")
-		s := spec.Step{Name: name}
+		s := jobspec.Step{Name: name}
 		if depends {
 			s.DependsOn = strings.Split(on, ",")
 		}

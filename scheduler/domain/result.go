@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // MaxResult bounds the result of a run, in bytes.
@@ -59,11 +59,11 @@ func CheckResult(raw json.RawMessage) (result json.RawMessage, problem string) {
 		return nil, ""
 	case len(raw) > MaxResult:
 		return nil, fmt.Sprintf("the result has %d bytes; at most %d (64 KiB) are kept", len(raw), MaxResult)
-	case spec.Nesting(raw) > spec.MaxNesting:
-		return nil, fmt.Sprintf("the result nests deeper than %d levels, and is not kept", spec.MaxNesting)
-	case !spec.StorableJSON(raw):
+	case jobspec.Nesting(raw) > jobspec.MaxNesting:
+		return nil, fmt.Sprintf("the result nests deeper than %d levels, and is not kept", jobspec.MaxNesting)
+	case !jobspec.StorableJSON(raw):
 		return nil, `the result is not kept: it must be valid UTF-8, without \u0000 and without halves of surrogate pairs`
-	case !spec.MeasuredJSON(raw):
+	case !jobspec.MeasuredJSON(raw):
 		return nil, "the result is not kept: it has a number that is larger than 1.7e308 or smaller than 5e-324"
 	}
 	return raw, ""

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 func TestWhatResultAnAnswerCarries(t *testing.T) {
@@ -76,7 +76,7 @@ func TestStorableJSON(t *testing.T) {
 		{"broken UTF-8", "\"\xff\"", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := spec.StorableJSON(json.RawMessage(test.raw)); got != test.want {
+			if got := jobspec.StorableJSON(json.RawMessage(test.raw)); got != test.want {
 				t.Errorf("%s: %v, want %v", test.raw, got, test.want)
 			}
 		})

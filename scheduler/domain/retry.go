@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"punctual/scheduler/delivery/wire"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // accepted is the HTTP status of a target that goes on working.
@@ -19,7 +19,7 @@ func Judge(a Assignment, r wire.Result, started, finished time.Time) Outcome {
 		Response: string(r.Body), Headers: r.Header, Truncated: r.Truncated && len(r.Body) > 0,
 	}
 	switch {
-	case r.Reason == "" && r.Status == accepted && a.Job.Completion == spec.CompleteAsync:
+	case r.Reason == "" && r.Status == accepted && a.Job.Completion == jobspec.CompleteAsync:
 		o.Verdict, o.RetryIn = Await, min(a.Job.HeartbeatTimeout.Value(), a.Job.MaxDuration.Value())
 		return o
 	case r.Reason == "":
@@ -50,7 +50,7 @@ func (o *Outcome) fail(sent bool, retryAfter time.Duration) {
 	case sent && o.Reason == ReasonTimeout && !again:
 		o.Error += "; it may still be working, so no other attempt follows (retry.after_timeout)"
 		return
-	case sent && o.Job.Delivery == spec.DeliverAtMostOnce:
+	case sent && o.Job.Delivery == jobspec.DeliverAtMostOnce:
 		return
 	}
 	o.Verdict = RetryRun
@@ -62,7 +62,7 @@ func (o *Outcome) fail(sent bool, retryAfter time.Duration) {
 
 // LastChance reports whether no attempt may follow one that starts now and fails: whatever it meets may cost the run.
 func (a Assignment) LastChance(now time.Time) bool {
-	return a.Job.Delivery == spec.DeliverAtMostOnce || a.Attempt >= a.Job.Retry.MaxAttempts ||
+	return a.Job.Delivery == jobspec.DeliverAtMostOnce || a.Attempt >= a.Job.Retry.MaxAttempts ||
 		a.Expired(now.Add(a.Job.Retry.Longest(a.Attempt)))
 }
 
@@ -91,7 +91,7 @@ func lose(a Assignment, losses int, started, now time.Time, why string) Outcome 
 		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: now}
 	case losses+1 >= maxLosses:
 		o.Verdict, o.Reason = Bury, ReasonPoison
-	case a.Attempt >= a.Job.Retry.MaxAttempts, a.Job.Delivery == spec.DeliverAtMostOnce:
+	case a.Attempt >= a.Job.Retry.MaxAttempts, a.Job.Delivery == jobspec.DeliverAtMostOnce:
 		o.Verdict = Bury
 	}
 	return o
@@ -100,7 +100,7 @@ func lose(a Assignment, losses int, started, now time.Time, why string) Outcome 
 // JudgeInterrupted decides what it means that a stopping replica cut an attempt off. The attempt does not count and
 // is made again at once, except for a job with at_most_once delivery.
 func JudgeInterrupted(a Assignment, started, finished time.Time, cause error) Outcome {
-	if a.Job.Delivery == spec.DeliverAtMostOnce {
+	if a.Job.Delivery == jobspec.DeliverAtMostOnce {
 		return lose(a, 0, started, finished, "cut off: "+cause.Error()+"; whether the target got the request is not known")
 	}
 	return Outcome{Assignment: a, Verdict: Interrupt, StartedAt: started, FinishedAt: finished, Error: cause.Error()}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // Status is the state of a run.
@@ -209,7 +209,7 @@ func (w Work) Lanes(queue int16) []int16 {
 	if w == WorkOrdered {
 		return []int16{OrderLane(queue)}
 	}
-	return []int16{spec.PriorityHigh.Lane(queue), spec.PriorityNormal.Lane(queue), spec.PriorityLow.Lane(queue)}
+	return []int16{jobspec.PriorityHigh.Lane(queue), jobspec.PriorityNormal.Lane(queue), jobspec.PriorityLow.Lane(queue)}
 }
 
 // OrderLane returns the number under which a queue's ordered runs wait, whatever their priority.
@@ -222,11 +222,11 @@ func (j *Job) CatchesUp(trigger Trigger) bool { return trigger == TriggerCatchup
 func (t Trigger) Ordered() bool { return t == TriggerBackfill || t == TriggerReplay }
 
 // Triggers reports whether a run that ends in this status triggers a job, by the word of its link.
-func (s Status) Triggers(when spec.LinkWhen) bool {
+func (s Status) Triggers(when jobspec.LinkWhen) bool {
 	switch when {
-	case spec.WhenFailed:
+	case jobspec.WhenFailed:
 		return s == StatusDead
-	case spec.WhenEnded:
+	case jobspec.WhenEnded:
 		return s == StatusSucceeded || s == StatusDead || s == StatusCancelled
 	}
 	return s == StatusSucceeded

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"punctual/scheduler/cron"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 const schedulesPage = "../../docs/schedules.md"
@@ -42,7 +42,7 @@ func TestTheOutageOfTheDocsEndsAsTheySay(t *testing.T) {
 	}
 	for _, row := range rows {
 		policy, note, _ := strings.Cut(strings.TrimPrefix(row[0], "`"), "`")
-		if isDefault := spec.MissedPolicy(policy) == spec.MissedFireOnce; isDefault != (note != "") {
+		if isDefault := jobspec.MissedPolicy(policy) == jobspec.MissedFireOnce; isDefault != (note != "") {
 			t.Errorf("%s is the default: %v", policy, !isDefault)
 		}
 		for i, j := range jobs {

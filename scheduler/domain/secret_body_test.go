@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/placeholder"
-	"punctual/scheduler/spec"
 )
 
 func TestSecretsInBodiesAreChecked(t *testing.T) {
@@ -29,7 +29,7 @@ func TestSecretsInBodiesAreChecked(t *testing.T) {
 		step(`{"$secret":"x"}`):                                                                               `steps[0].target.body a step is sent more than its own body`,
 		step(`{"key":{"$secret":""}}`):                                                                        `steps[0].target.body.key "$secret" must be the name`,
 	} {
-		var d spec.Definition
+		var d jobspec.Definition
 		must(t, json.Unmarshal([]byte(`{"name":"job",`+part+`}`), &d))
 		got := ""
 		for _, p := range d.Validate() {
@@ -59,7 +59,7 @@ func TestOnlyADefinitionAsksForSecrets(t *testing.T) {
 	const data = `{"x":{"$secret":"data"}}`
 	job := compiled(t, `{"target":{"url":"http://h/","body":{"at":"{{attempt}}","k":{"$secret":"own"}}}}`)
 	bare := compiled(t, `{"target":{"url":"http://h/"}}`)
-	var steps spec.Definition
+	var steps jobspec.Definition
 	must(t, json.Unmarshal([]byte(`{"name":"flow","steps":[{"name":"a","target":{"url":"http://h/"}},
 		{"name":"b","depends_on":["a"],"target":{"url":"http://h/","body":{"k":{"$secret":"own"}}}}]}`), &steps))
 	flow, err := Compile(jobID, 1, 1, steps, 0)

@@ -3,8 +3,8 @@ package domain
 import (
 	"slices"
 
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/placeholder"
-	"punctual/scheduler/spec"
 )
 
 // BodySecrets returns the secrets whose values are to stand in the body of an attempt's request, with placeholders
@@ -16,7 +16,7 @@ func (a Assignment) BodySecrets(body []byte) []placeholder.Secret {
 	case !a.Job.asksInBody:
 		return nil
 	case a.Step != "":
-		data = spec.StepMembers
+		data = jobspec.StepMembers
 	case a.Body != nil && a.Template:
 		data = ofChains
 	case a.Body != nil:

@@ -3,13 +3,13 @@ package domain
 import (
 	"time"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // Watch is what decides whether a job is stale: whether it has had no success within expect_success_within.
 type Watch struct {
 	Expect      time.Duration // expect_success_within; 0: the job sets none
-	Kind        spec.Kind
+	Kind        jobspec.Kind
 	Paused      bool
 	Completed   bool      // the job has no further slot
 	Begun       time.Time // when the job was created, resumed or started again, whichever came last
@@ -29,9 +29,9 @@ func (w Watch) Judge() (stale bool, since, look time.Time) {
 	case w.Paused:
 		return false, time.Time{}, w.Now.Add(w.Expect)
 	}
-	since = spec.Later(spec.Later(w.LastSuccess, w.Begun), w.StartsAt)
+	since = jobspec.Later(jobspec.Later(w.LastSuccess, w.Begun), w.StartsAt)
 	if w.Kind.OneShot() {
-		since = spec.Later(since, w.DueAt)
+		since = jobspec.Later(since, w.DueAt)
 	}
 	if end := since.Add(w.Expect); end.After(w.Now) {
 		return false, time.Time{}, end

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 func TestWhenAJobIsStale(t *testing.T) {
@@ -18,19 +18,19 @@ func TestWhenAJobIsStale(t *testing.T) {
 		since time.Time // since when the job is stale; none: it is not
 		look  time.Time // when to look again; none: never
 	}{
-		"new":                       {Watch{Kind: spec.KindCron, Begun: ago(1)}, none, staleAt(1)},
-		"never succeeded":           {Watch{Kind: spec.KindCron, Begun: ago(27)}, ago(27), none},
-		"to the hour":               {Watch{Kind: spec.KindCron, Begun: ago(26)}, ago(26), none},
-		"succeeded lately":          {Watch{Kind: spec.KindEvery, Begun: ago(100), LastSuccess: ago(2)}, none, staleAt(2)},
-		"succeeded long ago":        {Watch{Kind: spec.KindNone, Begun: ago(100), LastSuccess: ago(50)}, ago(50), none},
-		"resumed lately":            {Watch{Kind: spec.KindCron, Begun: ago(3), LastSuccess: ago(50)}, none, staleAt(3)},
-		"not begun yet":             {Watch{Kind: spec.KindCron, Begun: ago(50), StartsAt: ago(-5)}, none, staleAt(-5)},
-		"paused":                    {Watch{Kind: spec.KindCron, Begun: ago(50), Paused: true}, none, staleAt(0)},
-		"at its end":                {Watch{Kind: spec.KindCron, Begun: ago(50), Completed: true}, none, none},
-		"a one-shot before its day": {Watch{Kind: spec.KindAt, Begun: ago(500), DueAt: ago(-100)}, none, staleAt(-100)},
-		"a one-shot that failed":    {Watch{Kind: spec.KindAt, Begun: ago(500), DueAt: ago(30), Completed: true}, ago(30), none},
+		"new":                       {Watch{Kind: jobspec.KindCron, Begun: ago(1)}, none, staleAt(1)},
+		"never succeeded":           {Watch{Kind: jobspec.KindCron, Begun: ago(27)}, ago(27), none},
+		"to the hour":               {Watch{Kind: jobspec.KindCron, Begun: ago(26)}, ago(26), none},
+		"succeeded lately":          {Watch{Kind: jobspec.KindEvery, Begun: ago(100), LastSuccess: ago(2)}, none, staleAt(2)},
+		"succeeded long ago":        {Watch{Kind: jobspec.KindNone, Begun: ago(100), LastSuccess: ago(50)}, ago(50), none},
+		"resumed lately":            {Watch{Kind: jobspec.KindCron, Begun: ago(3), LastSuccess: ago(50)}, none, staleAt(3)},
+		"not begun yet":             {Watch{Kind: jobspec.KindCron, Begun: ago(50), StartsAt: ago(-5)}, none, staleAt(-5)},
+		"paused":                    {Watch{Kind: jobspec.KindCron, Begun: ago(50), Paused: true}, none, staleAt(0)},
+		"at its end":                {Watch{Kind: jobspec.KindCron, Begun: ago(50), Completed: true}, none, none},
+		"a one-shot before its day": {Watch{Kind: jobspec.KindAt, Begun: ago(500), DueAt: ago(-100)}, none, staleAt(-100)},
+		"a one-shot that failed":    {Watch{Kind: jobspec.KindAt, Begun: ago(500), DueAt: ago(30), Completed: true}, ago(30), none},
 		"a one-shot that succeeded": {
-			Watch{Kind: spec.KindDelay, Begun: ago(500), DueAt: ago(300), LastSuccess: ago(300), Completed: true}, none, none,
+			Watch{Kind: jobspec.KindDelay, Begun: ago(500), DueAt: ago(300), LastSuccess: ago(300), Completed: true}, none, none,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // StepRunID returns the id of a step's run: a UUIDv8 with the milliseconds of the workflow's run and bits of a hash of
@@ -19,9 +19,9 @@ func StepRunID(workflow uuid.UUID, step string) uuid.UUID {
 
 // compileWorkflow makes a workflow and its steps ready to use. Its own run sends nothing: it is like one whose target
 // has accepted it, from its claim until its last step has ended, or its max_duration has passed.
-func compileWorkflow(id uuid.UUID, tenant, version int32, d spec.Definition, defaultJitter time.Duration,
+func compileWorkflow(id uuid.UUID, tenant, version int32, d jobspec.Definition, defaultJitter time.Duration,
 ) (*Job, error) {
-	timetable, err := spec.NewTimetable(id, d.WithDefaults(), defaultJitter)
+	timetable, err := jobspec.NewTimetable(id, d.WithDefaults(), defaultJitter)
 	if err != nil {
 		return nil, fmt.Errorf("job %s version %d: %w", id, version, err)
 	}
@@ -44,7 +44,7 @@ func compileWorkflow(id uuid.UUID, tenant, version int32, d spec.Definition, def
 		job.Whole = whole
 	}
 	w := &whole.Definition
-	w.Completion, w.HeartbeatTimeout, w.Limits = spec.CompleteAsync, w.MaxDuration, nil
+	w.Completion, w.HeartbeatTimeout, w.Limits = jobspec.CompleteAsync, w.MaxDuration, nil
 	w.Retry.MaxAttempts = 1
 	return whole, nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // StepRun is the run of a step, as far as it has come. A step that has not started has none.
@@ -24,22 +24,22 @@ type StepRun struct {
 
 // Advance is what follows from how far the steps of a workflow have come.
 type Advance struct {
-	Enter []spec.Step // steps whose runs are to be made, and sent
+	Enter []jobspec.Step // steps whose runs are to be made, and sent
 	Skip  []SkippedStep
 	Ended bool // no step runs, or will
 }
 
 // SkippedStep is a step that is not to run.
 type SkippedStep struct {
-	Step     spec.Step
+	Step     jobspec.Step
 	Reason   Reason
 	CausedBy uuid.UUID // the run that keeps it from running
 	Error    string
 }
 
 // MayCleanUp reports whether a step that cleans up has not ended.
-func MayCleanUp(d spec.Definition, runs map[string]StepRun) bool {
-	return slices.ContainsFunc(d.Steps, func(s spec.Step) bool { return s.CleansUp() && !runs[s.Name].Status.Final() })
+func MayCleanUp(d jobspec.Definition, runs map[string]StepRun) bool {
+	return slices.ContainsFunc(d.Steps, func(s jobspec.Step) bool { return s.CleansUp() && !runs[s.Name].Status.Final() })
 }
 
 // LateStep says why a step ended or did not start whose workflow's time was up.
@@ -48,17 +48,17 @@ const LateStep = "its workflow has reached its max_duration"
 // AdvanceSteps decides what follows from the runs of a workflow's steps, by step. It depends on nothing else, so it may
 // be called any number of times: steps that have a run are left as they are. Once the workflow is halted, because it
 // was cancelled, no step starts any more.
-func AdvanceSteps(d spec.Definition, workflow uuid.UUID, runs map[string]StepRun, halted bool) (a Advance) {
+func AdvanceSteps(d jobspec.Definition, workflow uuid.UUID, runs map[string]StepRun, halted bool) (a Advance) {
 	return advance(d, workflow, runs, halted, false)
 }
 
 // CleanUpSteps is AdvanceSteps for a workflow whose max_duration has passed: of the steps that have not started, only
 // those that clean up start, and the others are skipped.
-func CleanUpSteps(d spec.Definition, workflow uuid.UUID, runs map[string]StepRun) Advance {
+func CleanUpSteps(d jobspec.Definition, workflow uuid.UUID, runs map[string]StepRun) Advance {
 	return advance(d, workflow, runs, false, true)
 }
 
-func advance(d spec.Definition, workflow uuid.UUID, runs map[string]StepRun, halted, late bool) (a Advance) {
+func advance(d jobspec.Definition, workflow uuid.UUID, runs map[string]StepRun, halted, late bool) (a Advance) {
 	state := make(map[string]StepRun, len(d.Steps))
 	maps.Copy(state, runs)
 	for again := !halted; again; {
@@ -101,13 +101,13 @@ func advance(d spec.Definition, workflow uuid.UUID, runs map[string]StepRun, hal
 
 // mayStart reports whether the steps that s depends on have ended. If one of them keeps s from running, mayStart names
 // it.
-func mayStart(s *spec.Step, runs map[string]StepRun) (ready bool, cause string) {
+func mayStart(s *jobspec.Step, runs map[string]StepRun) (ready bool, cause string) {
 	for _, on := range s.DependsOn {
 		r := runs[on]
 		if !r.Status.Final() {
 			return false, ""
 		}
-		if cause == "" && s.When != spec.WhenEnded && r.Status != StatusSucceeded {
+		if cause == "" && s.When != jobspec.WhenEnded && r.Status != StatusSucceeded {
 			cause = on
 		}
 	}

@@ -9,16 +9,16 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // steps makes steps of "name", "name<a,b" or "name<a!", where ! means when: ended.
-func steps(all ...string) (list []spec.Step) {
+func steps(all ...string) (list []jobspec.Step) {
 	for _, text := range all {
-		s := spec.Step{Target: spec.Target{URL: "http://target.example"}}
+		s := jobspec.Step{Target: jobspec.Target{URL: "http://target.example"}}
 		text, ended := strings.CutSuffix(text, "!")
 		if ended {
-			s.When = spec.WhenEnded
+			s.When = jobspec.WhenEnded
 		}
 		name, on, depends := strings.Cut(text, "<")
 		if s.Name = name; depends {
@@ -30,7 +30,7 @@ func steps(all ...string) (list []spec.Step) {
 }
 
 // told writes an Advance as text, and for each skipped step the one that caused it.
-func (a Advance) told(workflow uuid.UUID, all []spec.Step) string {
+func (a Advance) told(workflow uuid.UUID, all []jobspec.Step) string {
 	name := map[uuid.UUID]string{}
 	for _, s := range all {
 		name[StepRunID(workflow, s.Name)] = s.Name
@@ -52,7 +52,7 @@ func TestStepsStartWhenThoseBeforeThemHaveEnded(t *testing.T) {
 	diamond := steps("a", "b<a", "c<a", "d<b,c")
 	etl := steps("extract", "load<extract", "report<load", "clean<load!", "tell<clean")
 	for _, c := range []struct {
-		steps  []spec.Step
+		steps  []jobspec.Step
 		runs   string // "a succeeded, b running"
 		halted bool
 		want   string
@@ -80,7 +80,7 @@ func TestStepsStartWhenThoseBeforeThemHaveEnded(t *testing.T) {
 				runs[name] = StepRun{ID: StepRunID(workflow, name), Status: Status(status)}
 			}
 		}
-		got := AdvanceSteps(spec.Definition{Steps: c.steps}, workflow, runs, c.halted).told(workflow, c.steps)
+		got := AdvanceSteps(jobspec.Definition{Steps: c.steps}, workflow, runs, c.halted).told(workflow, c.steps)
 		if got != c.want {
 			t.Errorf("%q (halted: %t): %q, want %q", c.runs, c.halted, got, c.want)
 		}
@@ -93,8 +93,8 @@ func TestEachStepIsSettledOnce(t *testing.T) {
 	for seed := range uint64(1000) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		all := randomSteps(random, 1+random.IntN(30))
-		d, workflow := spec.Definition{Name: "w", Steps: all}, uuid.New()
-		if p := (spec.Definition{Name: "w", Steps: all}).Validate(); len(p) > 0 {
+		d, workflow := jobspec.Definition{Name: "w", Steps: all}, uuid.New()
+		if p := (jobspec.Definition{Name: "w", Steps: all}).Validate(); len(p) > 0 {
 			t.Fatalf("seed %d: %v", seed, p)
 		}
 		runs, ended := map[string]StepRun{}, ""
@@ -136,7 +136,7 @@ func TestEachStepIsSettledOnce(t *testing.T) {
 
 // wantSameAfter checks that the steps beside one that has ended decide as all do, where they decide.
 func wantSameAfter(
-	t *testing.T, d spec.Definition, workflow uuid.UUID, runs map[string]StepRun, ended string, want Advance,
+	t *testing.T, d jobspec.Definition, workflow uuid.UUID, runs map[string]StepRun, ended string, want Advance,
 ) {
 	t.Helper()
 	part, last := d.After([]string{ended})
@@ -159,7 +159,7 @@ func wantSameAfter(
 	}
 }
 
-func wantSettledAfter(t *testing.T, runs map[string]StepRun, s spec.Step) {
+func wantSettledAfter(t *testing.T, runs map[string]StepRun, s jobspec.Step) {
 	t.Helper()
 	if _, twice := runs[s.Name]; twice {
 		t.Errorf("step %s is settled twice", s.Name)
@@ -171,11 +171,11 @@ func wantSettledAfter(t *testing.T, runs map[string]StepRun, s spec.Step) {
 	}
 }
 
-func randomSteps(random *rand.Rand, n int) (all []spec.Step) {
+func randomSteps(random *rand.Rand, n int) (all []jobspec.Step) {
 	for i := range n {
-		s := spec.Step{Name: fmt.Sprintf("s%d", i), Target: spec.Target{URL: "http://target.example"}}
+		s := jobspec.Step{Name: fmt.Sprintf("s%d", i), Target: jobspec.Target{URL: "http://target.example"}}
 		if random.IntN(4) == 0 {
-			s.When = spec.WhenEnded
+			s.When = jobspec.WhenEnded
 		}
 		for k := range i {
 			if random.IntN(i) < 2 {
@@ -213,17 +213,17 @@ func TestAWorkflowEndsAsTheStepThatDiedFirst(t *testing.T) {
 }
 
 func TestWhatIsWrongWithSteps(t *testing.T) {
-	with := func(change func(*spec.Definition), all ...string) spec.Definition {
-		d := spec.Definition{Name: "w", Steps: steps(all...)}
+	with := func(change func(*jobspec.Definition), all ...string) jobspec.Definition {
+		d := jobspec.Definition{Name: "w", Steps: steps(all...)}
 		change(&d)
 		return d
 	}
-	none := func(*spec.Definition) {}
+	none := func(*jobspec.Definition) {}
 	many := make([]string, 51)
 	for i := range many {
 		many[i] = fmt.Sprintf("s%d", i)
 	}
-	for want, d := range map[string]spec.Definition{
+	for want, d := range map[string]jobspec.Definition{
 		"":                            with(none, "a", "b<a!"),
 		`steps: 51 steps; at most 50`: with(none, many...),
 		`steps: depend on each other in a circle: a → b → c → a`:               with(none, "a<c", "b<a", "c<b"),
@@ -232,13 +232,13 @@ func TestWhatIsWrongWithSteps(t *testing.T) {
 		`steps[1].depends_on[1]: "a" stands there twice; name it once`:         with(none, "a", "b<a,a"),
 		`steps[1].name: "a" is the name of an earlier step; choose another`:    with(none, "a", "a"),
 		`steps[0].timeout: "25h" is outside 1ms to 24h; a target that works for longer answers 202 and calls back: see completion`: with(
-			func(d *spec.Definition) { d.Steps[0].Timeout = lasting("25h") }, "a"),
+			func(d *jobspec.Definition) { d.Steps[0].Timeout = lasting("25h") }, "a"),
 		`steps[0].target.url: is required: an absolute http or https URL`: with(
-			func(d *spec.Definition) { d.Steps[0].Target.URL = "" }, "a"),
+			func(d *jobspec.Definition) { d.Steps[0].Target.URL = "" }, "a"),
 		`steps[0].when: "failed" is not one of succeeded, ended`: with(
-			func(d *spec.Definition) { d.Steps[0].When = spec.WhenFailed }, "a"),
+			func(d *jobspec.Definition) { d.Steps[0].When = jobspec.WhenFailed }, "a"),
 		`target: a job with steps has none: each step has its own; leave it out, or, in a patch, write null`: with(
-			func(d *spec.Definition) { d.Target.URL = "http://target.example" }, "a"),
+			func(d *jobspec.Definition) { d.Target.URL = "http://target.example" }, "a"),
 	} {
 		var got []string
 		for _, p := range d.Validate() {
@@ -252,30 +252,30 @@ func TestWhatIsWrongWithSteps(t *testing.T) {
 
 // A step that leaves something out is as its job says, but for what belongs to the whole.
 func TestAStepIsAsItsJobUnlessItSaysOtherwise(t *testing.T) {
-	d := spec.Definition{
-		Name: "w", Timeout: lasting("7s"), Retry: spec.Retry{MaxAttempts: 3}, Priority: spec.PriorityHigh, Limits: []string{"l"},
-		ConcurrencyPolicy: spec.PolicyForbid, Then: []spec.Link{{Job: "next"}}, ExpiresAfter: lasting("1h"),
+	d := jobspec.Definition{
+		Name: "w", Timeout: lasting("7s"), Retry: jobspec.Retry{MaxAttempts: 3}, Priority: jobspec.PriorityHigh, Limits: []string{"l"},
+		ConcurrencyPolicy: jobspec.PolicyForbid, Then: []jobspec.Link{{Job: "next"}}, ExpiresAfter: lasting("1h"),
 		Steps: steps("a", "b<a"),
 	}
-	d.Steps[1].Timeout, d.Steps[1].Limits, d.Steps[1].Priority = lasting("9s"), []string{}, spec.PriorityLow
+	d.Steps[1].Timeout, d.Steps[1].Limits, d.Steps[1].Priority = lasting("9s"), []string{}, jobspec.PriorityLow
 	job, err := Compile(uuid.New(), 1, 1, d, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a, b := job.Step("a"), job.Step("b")
 	for _, s := range []*Job{a, b} {
-		if s.ConcurrencyPolicy != spec.PolicyAllow || s.Then != nil || !s.ExpiresAfter.IsZero() || s.Retry.MaxAttempts != 3 ||
+		if s.ConcurrencyPolicy != jobspec.PolicyAllow || s.Then != nil || !s.ExpiresAfter.IsZero() || s.Retry.MaxAttempts != 3 ||
 			s.IsWorkflow() || *s.Retry.AfterTimeout {
 			t.Errorf("%+v", s.Definition)
 		}
 	}
-	if a.Timeout.Value() != 7*time.Second || a.Priority != spec.PriorityHigh || len(a.Limits) != 1 {
+	if a.Timeout.Value() != 7*time.Second || a.Priority != jobspec.PriorityHigh || len(a.Limits) != 1 {
 		t.Errorf("a is %+v", a.Definition)
 	}
-	if b.Timeout.Value() != 9*time.Second || b.Priority != spec.PriorityLow || len(b.Limits) != 0 {
+	if b.Timeout.Value() != 9*time.Second || b.Priority != jobspec.PriorityLow || len(b.Limits) != 0 {
 		t.Errorf("b is %+v", b.Definition)
 	}
-	if job.Retry.MaxAttempts != 1 || len(job.Limits) != 0 || job.MaxDuration != spec.DefaultWorkflowDuration || job.Step("c") != nil {
+	if job.Retry.MaxAttempts != 1 || len(job.Limits) != 0 || job.MaxDuration != jobspec.DefaultWorkflowDuration || job.Step("c") != nil {
 		t.Errorf("the whole is %+v", job.Definition)
 	}
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // Jitters are the jitters that a forecast tries out: what if each recurring job had at least this one?
@@ -24,7 +24,7 @@ type Builder struct {
 	failed  error // of stopped
 	work    int   // slots and steps since stopped was last asked
 
-	plans  map[spec.Pattern]*Plan
+	plans  map[jobspec.Pattern]*Plan
 	groups map[groupKey]*group
 	most   int // groups
 
@@ -40,7 +40,7 @@ type Builder struct {
 func New(w Window, stopped func() error) *Builder {
 	n := w.Steps()
 	b := &Builder{
-		window: w, stopped: stopped, plans: map[spec.Pattern]*Plan{}, groups: map[groupKey]*group{},
+		window: w, stopped: stopped, plans: map[jobspec.Pattern]*Plan{}, groups: map[groupKey]*group{},
 		most:  mostGroups,
 		slots: make([]int64, n), busy: make([]starters, n), share: make([]int64, n),
 	}
@@ -52,12 +52,12 @@ func New(w Window, stopped func() error) *Builder {
 
 // Plan is a timetable that jobs share. Many jobs may be added to it.
 type Plan struct {
-	timetable *spec.Timetable
+	timetable *jobspec.Timetable
 	from      time.Time // slots before it do not start in the window
 }
 
 // Plan returns the plan of a timetable, which is the same for timetables with equal patterns.
-func (b *Builder) Plan(t *spec.Timetable) *Plan {
+func (b *Builder) Plan(t *jobspec.Timetable) *Plan {
 	from := b.window.From.Add(-max(t.Jitter(), Jitters[len(Jitters)-1]))
 	pattern := t.Pattern(from)
 	p := b.plans[pattern]
@@ -91,7 +91,7 @@ func (b *Builder) Add(job uuid.UUID, p *Plan, next time.Time) {
 	if !next.Before(b.window.To) {
 		return
 	}
-	next = spec.Later(next, p.from)
+	next = jobspec.Later(next, p.from)
 	key := groupKey{p, next.UnixNano()}
 	g := b.groups[key]
 	if g == nil {

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"time"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // unit is one start. Shares of starts are whole units, so that sums do not depend on the order of the jobs. A day of
@@ -57,7 +57,7 @@ var endOfTime = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 // countOne counts a slot, by the gap to the next one. It returns 1 if the slot is in the window, and else 0.
 func (b *Builder) countOne(g *group, at, gap time.Duration) int64 {
 	for row := range b.starts {
-		b.spread(g, row, at, spec.Spread(jitterOf(g, row), gap))
+		b.spread(g, row, at, jobspec.Spread(jitterOf(g, row), gap))
 	}
 	if at < 0 {
 		return 0
@@ -135,7 +135,7 @@ func (b *Builder) countDense(g *group, period time.Duration) (slots int64) {
 		slots += n
 		b.slots[step] += n * g.jobs
 		for row := range b.starts {
-			over := spec.Spread(jitterOf(g, row), period)
+			over := jobspec.Spread(jitterOf(g, row), period)
 			b.add(g, row, step, n*unit+spilt(origin, period, over, from, before(from))-spilt(origin, period, over, to, sofar))
 		}
 		if !b.goesOn(1) {

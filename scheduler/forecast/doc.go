@@ -9,5 +9,5 @@
 // by the job's jitter. A start counts in every step in which it may be due, with the part of the jitter that lies in
 // the step: a slot at 00:00 with a jitter of 4m counts as a quarter of a start in each of four minutes. That is what is
 // to be expected of many jobs, since their offsets are hashed from their ids, evenly over the jitter. As in
-// [spec.Timetable.Due], a jitter longer than half the gap to the next slot spreads over half the gap.
+// [jobspec.Timetable.Due], a jitter longer than half the gap to the next slot spreads over half the gap.
 package forecast

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,13 +26,13 @@ type job struct {
 	next time.Time
 }
 
-func (j job) timetable(t testing.TB) *spec.Timetable {
+func (j job) timetable(t testing.TB) *jobspec.Timetable {
 	t.Helper()
-	var d spec.Definition
+	var d jobspec.Definition
 	if err := json.Unmarshal([]byte(j.text), &d); err != nil {
 		t.Fatalf("%s: %v", j.text, err)
 	}
-	table, err := spec.NewTimetable(j.id, d.WithDefaults(), time.Second)
+	table, err := jobspec.NewTimetable(j.id, d.WithDefaults(), time.Second)
 	if err != nil {
 		t.Fatalf("%s: %v", j.text, err)
 	}
@@ -241,7 +241,7 @@ func TestABuilderGivesUpWhenItIsToldTo(t *testing.T) {
 // BenchmarkMillion counts the slots of a day of a million jobs with 12,000 timetables.
 func BenchmarkMillion(b *testing.B) {
 	w := window("2026-12-01T00:00:00Z", 24*time.Hour, time.Minute)
-	var tables []*spec.Timetable
+	var tables []*jobspec.Timetable
 	for i := range 12_000 {
 		text := fmt.Sprintf(`{"schedule":{"cron":"%d %d * * *","timezone":%q}}`, i%60, i/60%24, zones[i/1440%len(zones)])
 		if i >= 7200 {

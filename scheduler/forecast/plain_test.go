@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // plainly works a forecast out slot by slot and job by job, with fractions.
@@ -37,7 +37,7 @@ func plain(t testing.TB, w Window, jobs []job) *plainly {
 	return p
 }
 
-func (p *plainly) add(j job, table *spec.Timetable) {
+func (p *plainly) add(j job, table *jobspec.Timetable) {
 	var slots []time.Time
 	if table.OneShot() {
 		slots = []time.Time{j.next}

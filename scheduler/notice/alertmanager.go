@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // How long alerts last unless something ends them earlier. Without an end, Alertmanager would end them after five
@@ -30,16 +30,16 @@ type alert struct {
 }
 
 // alertNames are the names of the alerts, by event.
-var alertNames = map[spec.Event]string{
-	spec.EventFailing: "PunctualJobFailing",
-	spec.EventDead:    "PunctualRunDead",
-	spec.EventStale:   "PunctualJobStale",
-	spec.EventMissed:  "PunctualSlotsMissed",
-	spec.EventLate:    "PunctualRunLate",
-	spec.EventDropped: "PunctualRunDropped",
+var alertNames = map[jobspec.Event]string{
+	jobspec.EventFailing: "PunctualJobFailing",
+	jobspec.EventDead:    "PunctualRunDead",
+	jobspec.EventStale:   "PunctualJobStale",
+	jobspec.EventMissed:  "PunctualSlotsMissed",
+	jobspec.EventLate:    "PunctualRunLate",
+	jobspec.EventDropped: "PunctualRunDropped",
 
-	spec.EventOverlapping: "PunctualSlotsOverlap",
-	spec.EventTest:        "PunctualTest",
+	jobspec.EventOverlapping: "PunctualSlotsOverlap",
+	jobspec.EventTest:        "PunctualTest",
 }
 
 // heldAlerts are the names of the alerts about late runs and missed slots, by what held them up, and about skipped
@@ -69,8 +69,8 @@ func ofJob(s Subject, resolves bool, now time.Time) (alerts []alert) {
 	digest := s.Jobs[0]
 	for _, e := range digest.Events {
 		switch {
-		case e.Event == spec.EventOverlapOver:
-			alerts = replace(alerts, resolved(digest, spec.EventOverlapping, e))
+		case e.Event == jobspec.EventOverlapOver:
+			alerts = replace(alerts, resolved(digest, jobspec.EventOverlapping, e))
 		case e.Event.EndsTrouble():
 			alerts = resolveAll(alerts, digest, e)
 		default:
@@ -81,9 +81,9 @@ func ofJob(s Subject, resolves bool, now time.Time) (alerts []alert) {
 	for _, former := range digest.Former {
 		was := digest
 		was.Job, was.Labels = former.Job, former.Labels
-		over := domain.DigestEvent{Event: spec.EventEnded, FirstAt: now, LastAt: now}
+		over := domain.DigestEvent{Event: jobspec.EventEnded, FirstAt: now, LastAt: now}
 		if s.Kind == KindOverlap {
-			alerts = append(alerts, resolved(was, spec.EventOverlapping, over))
+			alerts = append(alerts, resolved(was, jobspec.EventOverlapping, over))
 		} else {
 			alerts = append(alerts, resolveAll(nil, was, over)...)
 		}
@@ -93,8 +93,8 @@ func ofJob(s Subject, resolves bool, now time.Time) (alerts []alert) {
 
 // resolveAll ends the alerts of all kinds of trouble of a job, but for skipped slots, which have an end of their own.
 func resolveAll(alerts []alert, digest domain.Digest, e domain.DigestEvent) []alert {
-	for _, trouble := range spec.Events {
-		if trouble != spec.EventRecovered && trouble != spec.EventOverlapping {
+	for _, trouble := range jobspec.Events {
+		if trouble != jobspec.EventRecovered && trouble != jobspec.EventOverlapping {
 			alerts = replace(alerts, resolved(digest, trouble, e))
 		}
 	}
@@ -110,7 +110,7 @@ func ofSubject(m Message, s Subject, resolves bool, now time.Time) alert {
 	case KindHost:
 		labels["alertname"], labels["host"], labels["severity"] = "PunctualHostUnreachable", s.Name, "critical"
 	case KindLate, KindMissed, KindDropped, KindLimit, KindQueue, KindFreeze, KindDatabase, KindReplicas, KindOverlap:
-		labels["alertname"], labels["severity"] = heldAlerts[s.Kind], severity(spec.EventLate)
+		labels["alertname"], labels["severity"] = heldAlerts[s.Kind], severity(jobspec.EventLate)
 		if s.Kind == KindLimit || s.Kind == KindQueue {
 			labels[string(s.Kind)] = s.Name
 		}
@@ -156,7 +156,7 @@ func replace(alerts []alert, a alert) []alert {
 }
 
 // about writes an alert of a kind of trouble, which e began or ended. It says when the trouble began.
-func about(digest domain.Digest, trouble spec.Event, e domain.DigestEvent) alert {
+func about(digest domain.Digest, trouble jobspec.Event, e domain.DigestEvent) alert {
 	a := alert{
 		Labels: map[string]string{
 			"alertname": alertNames[trouble], "job": digest.Job, "tenant": digest.Tenant, "severity": severity(trouble),
@@ -205,24 +205,24 @@ func fired(digest domain.Digest, e domain.DigestEvent, resolves bool, now time.T
 	return a
 }
 
-func lasts(e spec.Event, resolves bool) time.Duration {
+func lasts(e jobspec.Event, resolves bool) time.Duration {
 	switch e {
-	case spec.EventFailing, spec.EventDead, spec.EventStale:
+	case jobspec.EventFailing, jobspec.EventDead, jobspec.EventStale:
 		if resolves {
 			return untilResolved
 		}
 		return unresolved
-	case spec.EventOverlapping:
+	case jobspec.EventOverlapping:
 		return untilResolved // which is told to all who hear of it
-	case spec.EventTest:
+	case jobspec.EventTest:
 		return ofATest
-	case spec.EventMissed, spec.EventLate, spec.EventDropped, spec.EventOverlapOver, spec.EventRecovered,
-		spec.EventEnded:
+	case jobspec.EventMissed, jobspec.EventLate, jobspec.EventDropped, jobspec.EventOverlapOver, jobspec.EventRecovered,
+		jobspec.EventEnded:
 	}
 	return passing
 }
 
-func resolved(digest domain.Digest, trouble spec.Event, recovery domain.DigestEvent) alert {
+func resolved(digest domain.Digest, trouble jobspec.Event, recovery domain.DigestEvent) alert {
 	a := about(digest, trouble, recovery)
 	a.EndsAt = recovery.LastAt.UTC()
 	return a

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 const runbook = "https://wiki.example.com/invoices"
@@ -20,8 +20,8 @@ func routed(events ...domain.DigestEvent) domain.Digest {
 }
 
 func TestEveryFormatTellsHostReasonRunbookAndLabels(t *testing.T) {
-	n := routed(event(spec.EventDead, 1, failedRun()))
-	for _, format := range spec.Formats {
+	n := routed(event(jobspec.EventDead, 1, failedRun()))
+	for _, format := range jobspec.Formats {
 		text := string(body(t, format, n))
 		for _, want := range []string{"billing.internal:443", "http_5xx", runbook, "money"} {
 			if !strings.Contains(strings.ReplaceAll(text, `\\_`, "_"), want) {
@@ -33,8 +33,8 @@ func TestEveryFormatTellsHostReasonRunbookAndLabels(t *testing.T) {
 
 // An alert ends only by the labels with which it began.
 func TestAnAlertEndsByTheLabelsWithWhichItBegan(t *testing.T) {
-	fired := checkAlerts(t, body(t, spec.FormatAlertmanager, routed(event(spec.EventDead, 1, failedRun()))))
-	ended := checkAlerts(t, body(t, spec.FormatAlertmanager, routed(event(spec.EventRecovered, 1))))
+	fired := checkAlerts(t, body(t, jobspec.FormatAlertmanager, routed(event(jobspec.EventDead, 1, failedRun()))))
+	ended := checkAlerts(t, body(t, jobspec.FormatAlertmanager, routed(event(jobspec.EventRecovered, 1))))
 	a, b := fired["PunctualRunDead"], ended["PunctualRunDead"]
 	if fmt.Sprint(a.Labels) != fmt.Sprint(b.Labels) {
 		t.Errorf("%v, then %v", a.Labels, b.Labels)
@@ -57,16 +57,16 @@ func TestASubjectHasTheFactsThatItsJobsShare(t *testing.T) {
 
 func TestTeamsAndEmail(t *testing.T) {
 	for _, e := range everyEvent {
-		checkTeams(t, body(t, spec.FormatTeams, digest(e)))
-		checkEmail(t, body(t, spec.FormatEmail, digest(e)))
+		checkTeams(t, body(t, jobspec.FormatTeams, digest(e)))
+		checkEmail(t, body(t, jobspec.FormatEmail, digest(e)))
 	}
 	n := digest(everyEvent...)
-	text := checkTeams(t, body(t, spec.FormatTeams, n))
+	text := checkTeams(t, body(t, jobspec.FormatTeams, n))
 	if !strings.HasPrefix(text, `Job daily-invoice-gen recovered \(tenant billing\)`) ||
 		!strings.Contains(text, "&lt;!channel>") {
 		t.Error(text)
 	}
-	mail := checkEmail(t, body(t, spec.FormatEmail, n))
+	mail := checkEmail(t, body(t, jobspec.FormatEmail, n))
 	if mail.Subject != "Job daily-invoice-gen recovered (tenant billing)" || mail.Thread != jobID.String() ||
 		!strings.Contains(mail.Text, "3 runs died") {
 		t.Errorf("%+v", mail)
@@ -78,18 +78,18 @@ func TestTeamsAndEmailOfThousandsOfJobsAreBounded(t *testing.T) {
 	for _, kind := range []Kind{KindHost, KindLate, KindMissed} {
 		s := Subject{Kind: kind, Name: "billing.internal:443", Key: string(kind), State: StateFiring, Since: &began}
 		for i := range 3000 {
-			j := digest(event(spec.EventDead, 1, failedRun()))
+			j := digest(event(jobspec.EventDead, 1, failedRun()))
 			j.Job = fmt.Sprintf("%s-%d", strings.Repeat("<x>", 30), i)
 			s.Jobs = append(s.Jobs, j)
 		}
 		m.Subjects = append(m.Subjects, s)
 	}
-	for _, format := range []spec.Format{spec.FormatTeams, spec.FormatEmail} {
-		b, err := Write(m, spec.Recipient{Format: format}, true, now)
+	for _, format := range []jobspec.Format{jobspec.FormatTeams, jobspec.FormatEmail} {
+		b, err := Write(m, jobspec.Recipient{Format: format}, true, now)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if format == spec.FormatTeams {
+		if format == jobspec.FormatTeams {
 			if text := checkTeams(t, b); !strings.Contains(text, "more") {
 				t.Errorf("it does not say that there are more jobs: %s", text)
 			}
@@ -103,14 +103,14 @@ func TestTeamsAndEmailOfThousandsOfJobsAreBounded(t *testing.T) {
 func TestMessagesAboutTenThousandJobsSayWhatTheyLeaveOut(t *testing.T) {
 	s := Subject{Kind: KindHost, Name: "billing.internal:443", Key: "host", State: StateFiring, Since: &began}
 	for i := range 10_000 {
-		j := routed(event(spec.EventDead, 1))
+		j := routed(event(jobspec.EventDead, 1))
 		j.Job = fmt.Sprintf("%s-%d", strings.Repeat("x", 20), i)
 		s.Jobs = append(s.Jobs, j)
 	}
 	s.Limit(9000)
 	m := Message{Tenant: "billing", Link: "https://punctual.internal/notices/1", Subjects: []Subject{s}}
-	for _, format := range spec.Formats {
-		b, err := Write(m, spec.Recipient{Format: format, Template: everyField}, true, now)
+	for _, format := range jobspec.Formats {
+		b, err := Write(m, jobspec.Recipient{Format: format, Template: everyField}, true, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,18 +118,18 @@ func TestMessagesAboutTenThousandJobsSayWhatTheyLeaveOut(t *testing.T) {
 		if !strings.Contains(text, "10000 jobs affected") || !strings.Contains(text, m.Link) {
 			t.Errorf("%s does not say how many jobs there are, or where to find all: %.300s", format, text)
 		}
-		most := map[spec.Format]int{spec.FormatPagerDuty: 512 << 10, spec.FormatTeams: 28_000}[format]
+		most := map[jobspec.Format]int{jobspec.FormatPagerDuty: 512 << 10, jobspec.FormatTeams: 28_000}[format]
 		if most > 0 && len(b) > most {
 			t.Errorf("%s: %d bytes", format, len(b))
 		}
-		left := map[spec.Format]string{spec.FormatPagerDuty: `"more":9800`, spec.FormatJSON: `"more":1000`}[format]
+		left := map[jobspec.Format]string{jobspec.FormatPagerDuty: `"more":9800`, jobspec.FormatJSON: `"more":1000`}[format]
 		if left == "" {
 			left = " more"
 		}
 		if !strings.Contains(text, left) {
 			t.Errorf("%s does not say what it leaves out", format)
 		}
-		if format == spec.FormatSlack {
+		if format == jobspec.FormatSlack {
 			checkSlack(t, b)
 		}
 	}

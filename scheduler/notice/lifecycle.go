@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // Batch is the body of a message of the lifecycle of runs.
@@ -18,12 +18,12 @@ type Batch struct {
 
 // LifecycleEvent says that a run has started or succeeded.
 type LifecycleEvent struct {
-	Event        spec.Event `json:"event"`
-	Run          uuid.UUID  `json:"run"`
-	Job          string     `json:"job"` // name
-	JobID        uuid.UUID  `json:"job_id"`
-	ScheduledFor time.Time  `json:"scheduled_for"`
-	StartedAt    *time.Time `json:"started_at"`  // of the latest attempt; of a start, when it was claimed
-	FinishedAt   *time.Time `json:"finished_at"` // null: of a start
-	Attempt      int16      `json:"attempt"`
+	Event        jobspec.Event `json:"event"`
+	Run          uuid.UUID     `json:"run"`
+	Job          string        `json:"job"` // name
+	JobID        uuid.UUID     `json:"job_id"`
+	ScheduledFor time.Time     `json:"scheduled_for"`
+	StartedAt    *time.Time    `json:"started_at"`  // of the latest attempt; of a start, when it was claimed
+	FinishedAt   *time.Time    `json:"finished_at"` // null: of a start
+	Attempt      int16         `json:"attempt"`
 }

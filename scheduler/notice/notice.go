@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // Message is what one request tells a recipient: the body of a notice of format json. A message for PagerDuty has one
@@ -89,23 +89,23 @@ func (s *Subject) Limit(most int) {
 
 // Write writes a message in a recipient's form. resolves says that the recipient will hear that trouble is over; now is
 // the database's clock.
-func Write(m Message, to spec.Recipient, resolves bool, now time.Time) (body []byte, err error) {
+func Write(m Message, to jobspec.Recipient, resolves bool, now time.Time) (body []byte, err error) {
 	m.Headline = Headline(m)
 	var form any = m
 	switch to.Format {
-	case spec.FormatSlack:
+	case jobspec.FormatSlack:
 		form = slack(m)
-	case spec.FormatPagerDuty:
+	case jobspec.FormatPagerDuty:
 		form = pagerDuty(m)
-	case spec.FormatAlertmanager:
+	case jobspec.FormatAlertmanager:
 		form = alertmanager(m, resolves, now)
-	case spec.FormatTeams:
+	case jobspec.FormatTeams:
 		form = teams(m)
-	case spec.FormatEmail:
+	case jobspec.FormatEmail:
 		form = email(m)
-	case spec.FormatTemplate:
+	case jobspec.FormatTemplate:
 		form, err = template(m, to.Template)
-	case spec.FormatJSON:
+	case jobspec.FormatJSON:
 	default:
 		return nil, fmt.Errorf("this version of Punctual does not know notices of format %q", to.Format)
 	}
@@ -124,7 +124,7 @@ func AboutJob(digest domain.Digest) Message {
 		Kind: KindJob, Name: digest.Job, Key: digest.JobID.String(), State: StatePassing, Jobs: []domain.Digest{digest},
 	}
 	for _, e := range digest.Events {
-		if e.Event == spec.EventOverlapping || e.Event == spec.EventOverlapOver {
+		if e.Event == jobspec.EventOverlapping || e.Event == jobspec.EventOverlapOver {
 			s.Kind = KindOverlap
 		}
 		switch {
@@ -155,7 +155,7 @@ func (m Message) NewestAt() (newest time.Time) {
 	for _, s := range m.Subjects {
 		for _, j := range s.Jobs {
 			for _, e := range j.Events {
-				newest = spec.Later(newest, e.LastAt)
+				newest = jobspec.Later(newest, e.LastAt)
 			}
 		}
 	}
@@ -172,7 +172,7 @@ func earlier(a, b *time.Time) *time.Time {
 // approval reports whether a message says that a step waits for approval.
 func (m Message) approval() bool {
 	digest, ok := m.single()
-	return ok && len(digest.Events) > 0 && digest.Events[0].Event == spec.EventApproval
+	return ok && len(digest.Events) > 0 && digest.Events[0].Event == jobspec.EventApproval
 }
 
 // single returns the digest of a message about one job.
@@ -299,10 +299,10 @@ func (s Subject) split() (unwell []domain.Digest, over []string) {
 	for _, cause := range slices.Sorted(maps.Keys(ended)) {
 		n := len(ended[cause])
 		over = append(over, some(ended[cause])+map[string]string{
-			"": " recovered", spec.EndJobDeleted: verb(n, " was", " were") + " deleted",
-			spec.EndJobPaused:     verb(n, " is", " are") + " paused",
-			spec.EndNotAsked:      " no longer" + verb(n, " tells", " tell") + " of recoveries",
-			spec.EndTenantDeleted: verb(n, " was", " were") + " deleted with the tenant",
+			"": " recovered", jobspec.EndJobDeleted: verb(n, " was", " were") + " deleted",
+			jobspec.EndJobPaused:     verb(n, " is", " are") + " paused",
+			jobspec.EndNotAsked:      " no longer" + verb(n, " tells", " tell") + " of recoveries",
+			jobspec.EndTenantDeleted: verb(n, " was", " were") + " deleted with the tenant",
 		}[cause])
 	}
 	return unwell, over
@@ -311,7 +311,7 @@ func (s Subject) split() (unwell []domain.Digest, over []string) {
 // reachedTitle says that a host can be reached again, and which of its jobs have recovered; or that none is left that
 // could tell.
 func (s Subject) reachedTitle(unwell []domain.Digest, over []string) string {
-	recovered, _ := s.count(spec.EventRecovered)
+	recovered, _ := s.count(jobspec.EventRecovered)
 	switch n := len(s.Jobs) - len(unwell); {
 	case len(unwell) == 0 && recovered == 0:
 		return "no job is left to tell whether " + s.Name + " can be reached again: " + strings.Join(over, "; ")
@@ -329,13 +329,13 @@ func (s Subject) reachedTitle(unwell []domain.Digest, over []string) string {
 // is over.
 func (s Subject) heldTitle(since string) string {
 	var parts []string
-	if runs, jobs := s.count(spec.EventLate); jobs > 0 {
+	if runs, jobs := s.count(jobspec.EventLate); jobs > 0 {
 		parts = append(parts, fmt.Sprintf("%s of %s late", times(runs, "run"), times(jobs, "job")))
 	}
-	if slots, jobs := s.count(spec.EventMissed); jobs > 0 {
+	if slots, jobs := s.count(jobspec.EventMissed); jobs > 0 {
 		parts = append(parts, fmt.Sprintf("%s of %s missed", times(slots, "slot"), times(jobs, "job")))
 	}
-	if runs, jobs := s.count(spec.EventDropped); jobs > 0 {
+	if runs, jobs := s.count(jobspec.EventDropped); jobs > 0 {
 		parts = append(parts, fmt.Sprintf("%s of %s dropped", times(runs, "run"), times(jobs, "job")))
 	}
 	what := strings.Join(parts, ", ")
@@ -367,7 +367,7 @@ func (s Subject) heldTitle(since string) string {
 
 // count counts the runs of an event, or its missed slots, and the jobs that it happened to. A skip on its own is one
 // slot at least.
-func (s Subject) count(event spec.Event) (n, jobs int) {
+func (s Subject) count(event jobspec.Event) (n, jobs int) {
 	for _, j := range s.Jobs {
 		for _, e := range j.Events {
 			if e.Event == event {
@@ -385,17 +385,17 @@ func jobHeadline(digest domain.Digest) string {
 		return fmt.Sprintf("Job %s (tenant %s)", digest.Job, digest.Tenant)
 	}
 	last := newest.Event
-	what := map[spec.Event]string{
-		spec.EventFailing: "is failing", spec.EventDead: "has dead runs", spec.EventMissed: "missed slots",
-		spec.EventLate: "runs late", spec.EventStale: "is stale", spec.EventRecovered: "recovered",
-		spec.EventOverlapping: "skips most slots", spec.EventOverlapOver: "skips slots no longer",
-		spec.EventDropped: "has dropped runs", spec.EventTest: "sends a test notice",
+	what := map[jobspec.Event]string{
+		jobspec.EventFailing: "is failing", jobspec.EventDead: "has dead runs", jobspec.EventMissed: "missed slots",
+		jobspec.EventLate: "runs late", jobspec.EventStale: "is stale", jobspec.EventRecovered: "recovered",
+		jobspec.EventOverlapping: "skips most slots", jobspec.EventOverlapOver: "skips slots no longer",
+		jobspec.EventDropped: "has dropped runs", jobspec.EventTest: "sends a test notice",
 	}
-	if last == spec.EventEnded {
+	if last == jobspec.EventEnded {
 		_, over := Subject{Jobs: []domain.Digest{digest}}.split()
 		return fmt.Sprintf("J%s (tenant %s)", strings.TrimPrefix(over[0], "j"), digest.Tenant)
 	}
-	if last == spec.EventApproval {
+	if last == jobspec.EventApproval {
 		return fmt.Sprintf("Job %s: step %s waits for approval (tenant %s)", digest.Job, newest.Step, digest.Tenant)
 	}
 	return fmt.Sprintf("Job %s %s (tenant %s)", digest.Job, cmp.Or(what[last], string(last)), digest.Tenant)
@@ -417,40 +417,40 @@ func newest(digest domain.Digest) *domain.DigestEvent {
 // describe says in a sentence what an event is, since when and how often.
 func describe(e domain.DigestEvent) string {
 	switch e.Event {
-	case spec.EventFailing:
+	case jobspec.EventFailing:
 		return "an attempt failed, the first since the job was well, at " + at(e.FirstAt)
-	case spec.EventDead:
+	case jobspec.EventDead:
 		return fmt.Sprintf("%s died, the last at %s%s", times(e.Count, "run"), at(e.LastAt), failing(e, "; failing since "))
-	case spec.EventMissed:
+	case jobspec.EventMissed:
 		return fmt.Sprintf("slots were missed and will not run: %s, the last at %s",
 			times(e.Count, "recorded skip"), at(e.LastAt))
-	case spec.EventEnded:
-		if e.Cause == spec.EndJobPaused {
+	case jobspec.EventEnded:
+		if e.Cause == jobspec.EndJobPaused {
 			return "nothing more is told of its trouble, unless a run fails again"
 		}
 		return "nothing more is told of its trouble"
-	case spec.EventLate:
+	case jobspec.EventLate:
 		return fmt.Sprintf("%s first claimed after the job's tolerance, the last at %s", times(e.Count, "run"), at(e.LastAt))
-	case spec.EventStale:
+	case jobspec.EventStale:
 		if e.Since == nil {
 			return "no success within expect_success_within"
 		}
 		return "no success since " + at(*e.Since)
-	case spec.EventOverlapping:
+	case jobspec.EventOverlapping:
 		if len(e.Runs) > 0 && e.Runs[0].Error != "" {
 			return e.Runs[0].Error
 		}
 		return "most slots were skipped, because the run before had not ended"
-	case spec.EventDropped:
+	case jobspec.EventDropped:
 		return fmt.Sprintf("%s skipped although asked for, because others of the job were active or too many waited, the "+
 			"last at %s", times(e.Count, "run"), at(e.LastAt))
-	case spec.EventOverlapOver:
+	case jobspec.EventOverlapOver:
 		return "most slots run again to their end" + when(", which they did not since ", e.Since)
-	case spec.EventRecovered:
+	case jobspec.EventRecovered:
 		return "a run succeeded at " + at(e.LastAt) + failing(e, ", the first since ")
-	case spec.EventApproval:
+	case jobspec.EventApproval:
 		return fmt.Sprintf("the step %s waits since %s%s", e.Step, at(e.FirstAt), when(", until ", e.Until))
-	case spec.EventTest:
+	case jobspec.EventTest:
 		return "a test: nothing happened to any job"
 	}
 	return fmt.Sprintf("%s, %s", e.Event, times(e.Count, "time"))
@@ -483,16 +483,16 @@ func times(n int, what string) string {
 func at(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // severity is how bad an event is, in words that PagerDuty knows, as do most rules for Alertmanager.
-func severity(e spec.Event) string {
+func severity(e jobspec.Event) string {
 	switch e {
-	case spec.EventDead, spec.EventStale:
+	case jobspec.EventDead, jobspec.EventStale:
 		return "critical"
-	case spec.EventFailing:
+	case jobspec.EventFailing:
 		return "error"
-	case spec.EventMissed, spec.EventLate, spec.EventOverlapping, spec.EventDropped:
+	case jobspec.EventMissed, jobspec.EventLate, jobspec.EventOverlapping, jobspec.EventDropped:
 		return "warning"
-	case spec.EventRecovered, spec.EventOverlapOver, spec.EventTest, spec.EventEnded,
-		spec.EventApproval:
+	case jobspec.EventRecovered, jobspec.EventOverlapOver, jobspec.EventTest, jobspec.EventEnded,
+		jobspec.EventApproval:
 	}
 	return "info"
 }
@@ -508,10 +508,10 @@ func cut(s string, most int) string {
 
 // Test returns the requests that test a recipient, one after the other: a notice with the event test, and, if that
 // opens something, a notice that closes it.
-func Test(digest domain.Digest, r spec.Recipient, now time.Time) ([][]byte, error) {
+func Test(digest domain.Digest, r jobspec.Recipient, now time.Time) ([][]byte, error) {
 	m := AboutJob(digest)
 	body, err := Write(m, r, true, now)
-	if err != nil || r.Format != spec.FormatPagerDuty {
+	if err != nil || r.Format != jobspec.FormatPagerDuty {
 		return [][]byte{body}, err
 	}
 	m.Subjects[0].State = StateResolved

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 var (
@@ -19,10 +19,10 @@ var (
 	jobID = uuid.MustParse("019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11")
 )
 
-func event(e spec.Event, count int, runs ...domain.DigestRun) domain.DigestEvent {
+func event(e jobspec.Event, count int, runs ...domain.DigestRun) domain.DigestEvent {
 	digest := domain.DigestEvent{Event: e, Count: count, FirstAt: began, LastAt: now, Runs: runs}
 	switch e {
-	case spec.EventFailing, spec.EventDead, spec.EventStale, spec.EventRecovered:
+	case jobspec.EventFailing, jobspec.EventDead, jobspec.EventStale, jobspec.EventRecovered:
 		digest.Since, digest.Failures = &began, 7
 	}
 	return digest
@@ -44,17 +44,17 @@ func digest(events ...domain.DigestEvent) domain.Digest {
 }
 
 // body returns the body for a notify entry that asks for the given events, or for all events if none are given.
-func body(t *testing.T, format spec.Format, n domain.Digest, on ...spec.Event) []byte {
+func body(t *testing.T, format jobspec.Format, n domain.Digest, on ...jobspec.Event) []byte {
 	t.Helper()
 	if on == nil {
-		on = spec.Events
+		on = jobspec.Events
 	}
-	entry := spec.Notify{On: on, Format: format, URL: "https://pager.internal/", Secret: "key"}
-	if format == spec.FormatTemplate {
+	entry := jobspec.Notify{On: on, Format: format, URL: "https://pager.internal/", Secret: "key"}
+	if format == jobspec.FormatTemplate {
 		entry.Template = everyField
 	}
-	list := []spec.Notify{entry}
-	hears := entry.Recipient().Asks(list, spec.EventRecovered)
+	list := []jobspec.Notify{entry}
+	hears := entry.Recipient().Asks(list, jobspec.EventRecovered)
 	body, err := Write(AboutJob(n.For(entry.Recipient(), list)), entry.Recipient(), hears, now)
 	if err != nil {
 		t.Fatal(err)
@@ -63,16 +63,16 @@ func body(t *testing.T, format spec.Format, n domain.Digest, on ...spec.Event) [
 }
 
 var everyEvent = []domain.DigestEvent{
-	event(spec.EventFailing, 1, failedRun()), event(spec.EventMissed, 2), event(spec.EventLate, 1),
-	event(spec.EventDead, 3, failedRun(), failedRun(), failedRun(), failedRun()),
-	event(spec.EventStale, 1), event(spec.EventRecovered, 1),
+	event(jobspec.EventFailing, 1, failedRun()), event(jobspec.EventMissed, 2), event(jobspec.EventLate, 1),
+	event(jobspec.EventDead, 3, failedRun(), failedRun(), failedRun(), failedRun()),
+	event(jobspec.EventStale, 1), event(jobspec.EventRecovered, 1),
 }
 
 func TestSlack(t *testing.T) {
 	for _, e := range append(everyEvent, domain.DigestEvent{Event: "newer", Count: 1}) {
-		checkSlack(t, body(t, spec.FormatSlack, digest(e), e.Event))
+		checkSlack(t, body(t, jobspec.FormatSlack, digest(e), e.Event))
 	}
-	text := checkSlack(t, body(t, spec.FormatSlack, digest(everyEvent...)))
+	text := checkSlack(t, body(t, jobspec.FormatSlack, digest(everyEvent...)))
 	for _, want := range []string{
 		"daily-invoice-gen", "billing", "3 runs died", "2026-12-01T11:50:00Z", "7 failed attempts", "http_5xx",
 		"503 Service Unavailable",
@@ -86,46 +86,46 @@ func TestSlack(t *testing.T) {
 	// Any response of a target stays within its code fence, and the message within Slack's limits.
 	r := failedRun()
 	r.Error, r.Response = strings.Repeat("<&>é", 250), strings.Repeat("`", domain.DigestResponse)
-	many := event(spec.EventDead, 1000, slices.Repeat([]domain.DigestRun{r}, 20)...)
-	text = checkSlack(t, body(t, spec.FormatSlack, digest(many, event(spec.EventLate, 1000, many.Runs...))))
+	many := event(jobspec.EventDead, 1000, slices.Repeat([]domain.DigestRun{r}, 20)...)
+	text = checkSlack(t, body(t, jobspec.FormatSlack, digest(many, event(jobspec.EventLate, 1000, many.Runs...))))
 	if strings.Count(text, "```")%2 != 0 || strings.Contains(text, "````") {
 		t.Error("a response ends the code that it is in")
 	}
 }
 
 func TestPagerDutyOpensAndResolvesOneIncidentForEachJob(t *testing.T) {
-	opened := checkPagerDuty(t, body(t, spec.FormatPagerDuty,
-		digest(event(spec.EventFailing, 1, failedRun()), event(spec.EventDead, 1, failedRun()))))
+	opened := checkPagerDuty(t, body(t, jobspec.FormatPagerDuty,
+		digest(event(jobspec.EventFailing, 1, failedRun()), event(jobspec.EventDead, 1, failedRun()))))
 	if opened.EventAction != "trigger" || opened.Payload.Severity != "critical" || opened.Payload.Class != "dead" ||
 		opened.Payload.Source != "punctual.internal" || opened.Client != "Punctual" || len(opened.Links) != 2 {
 		t.Errorf("%+v", opened)
 	}
 	resolved := checkPagerDuty(t,
-		body(t, spec.FormatPagerDuty, digest(event(spec.EventDead, 1), event(spec.EventRecovered, 1))))
+		body(t, jobspec.FormatPagerDuty, digest(event(jobspec.EventDead, 1), event(jobspec.EventRecovered, 1))))
 	if resolved.EventAction != "resolve" || resolved.DedupKey != opened.DedupKey {
 		t.Errorf("%+v", resolved)
 	}
-	again := checkPagerDuty(t, body(t, spec.FormatPagerDuty,
-		digest(event(spec.EventDead, 1), event(spec.EventRecovered, 1), event(spec.EventFailing, 1))))
+	again := checkPagerDuty(t, body(t, jobspec.FormatPagerDuty,
+		digest(event(jobspec.EventDead, 1), event(jobspec.EventRecovered, 1), event(jobspec.EventFailing, 1))))
 	if again.EventAction != "trigger" || again.Payload.Severity != "error" {
 		t.Errorf("%+v", again)
 	}
 	r := failedRun()
 	r.Error = strings.Repeat("é", 1000)
-	checkPagerDuty(t, body(t, spec.FormatPagerDuty,
-		digest(event(spec.EventDead, 1000, slices.Repeat([]domain.DigestRun{r}, 20)...))))
-	for e, want := range map[spec.Event]string{
-		spec.EventMissed: "warning", spec.EventLate: "warning", spec.EventStale: "critical",
-		spec.EventFailing: "error",
+	checkPagerDuty(t, body(t, jobspec.FormatPagerDuty,
+		digest(event(jobspec.EventDead, 1000, slices.Repeat([]domain.DigestRun{r}, 20)...))))
+	for e, want := range map[jobspec.Event]string{
+		jobspec.EventMissed: "warning", jobspec.EventLate: "warning", jobspec.EventStale: "critical",
+		jobspec.EventFailing: "error",
 	} {
-		if got := checkPagerDuty(t, body(t, spec.FormatPagerDuty, digest(event(e, 1)), e)); got.Payload.Severity != want {
+		if got := checkPagerDuty(t, body(t, jobspec.FormatPagerDuty, digest(event(e, 1)), e)); got.Payload.Severity != want {
 			t.Errorf("%s: %s", e, got.Payload.Severity)
 		}
 	}
 }
 
 func TestAlertmanagerHasAnAlertForEachKindOfTrouble(t *testing.T) {
-	fired := checkAlerts(t, body(t, spec.FormatAlertmanager, digest(everyEvent[:5]...)))
+	fired := checkAlerts(t, body(t, jobspec.FormatAlertmanager, digest(everyEvent[:5]...)))
 	for name, ends := range map[string]time.Time{
 		"PunctualJobFailing":  now.Add(untilResolved),
 		"PunctualRunDead":     now.Add(untilResolved),
@@ -142,7 +142,7 @@ func TestAlertmanagerHasAnAlertForEachKindOfTrouble(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	over := checkAlerts(t,
-		body(t, spec.FormatAlertmanager, digest(event(spec.EventDead, 1), event(spec.EventRecovered, 1))))
+		body(t, jobspec.FormatAlertmanager, digest(event(jobspec.EventDead, 1), event(jobspec.EventRecovered, 1))))
 	for _, name := range []string{"PunctualJobFailing", "PunctualRunDead", "PunctualJobStale"} {
 		a, ok := over[name]
 		if !ok || !a.EndsAt.Equal(now) || !a.StartsAt.Equal(began) {
@@ -155,7 +155,7 @@ func TestAlertmanagerHasAnAlertForEachKindOfTrouble(t *testing.T) {
 		}
 	}
 	alone := checkAlerts(t,
-		body(t, spec.FormatAlertmanager, digest(event(spec.EventDead, 1)), spec.EventDead))
+		body(t, jobspec.FormatAlertmanager, digest(event(jobspec.EventDead, 1)), jobspec.EventDead))
 	if !alone["PunctualRunDead"].EndsAt.Equal(now.Add(unresolved)) {
 		t.Error("an alert whose end is not told lasts longer than a day")
 	}
@@ -163,7 +163,7 @@ func TestAlertmanagerHasAnAlertForEachKindOfTrouble(t *testing.T) {
 
 func TestJSONIsAllThereIsToSay(t *testing.T) {
 	var m Message
-	strict(t, body(t, spec.FormatJSON, digest(everyEvent...)), &m)
+	strict(t, body(t, jobspec.FormatJSON, digest(everyEvent...)), &m)
 	if len(m.Subjects) != 1 || len(m.Subjects[0].Jobs) != 1 || m.Subjects[0].State != StateResolved ||
 		!strings.Contains(m.Headline, "recovered") {
 		t.Fatalf("%+v", m)
@@ -176,35 +176,35 @@ func TestJSONIsAllThereIsToSay(t *testing.T) {
 }
 
 func TestATestIsMadeOfWhatRecipientsTake(t *testing.T) {
-	n := digest(event(spec.EventTest, 1))
-	for _, format := range spec.Formats {
-		bodies, err := Test(n, spec.Recipient{Format: format}, now)
+	n := digest(event(jobspec.EventTest, 1))
+	for _, format := range jobspec.Formats {
+		bodies, err := Test(n, jobspec.Recipient{Format: format}, now)
 		if err != nil {
 			t.Fatal(err)
 		}
 		switch format {
-		case spec.FormatSlack:
+		case jobspec.FormatSlack:
 			checkSlack(t, bodies[0])
-		case spec.FormatPagerDuty:
+		case jobspec.FormatPagerDuty:
 			if a, b := checkPagerDuty(t, bodies[0]), checkPagerDuty(t, bodies[1]); a.EventAction != "trigger" ||
 				b.EventAction != "resolve" || a.DedupKey != b.DedupKey || a.Payload.Severity != "info" {
 				t.Errorf("%+v, then %+v", a, b)
 			}
-		case spec.FormatAlertmanager:
+		case jobspec.FormatAlertmanager:
 			if a := checkAlerts(t, bodies[0])["PunctualTest"]; !a.EndsAt.Equal(now.Add(ofATest)) {
 				t.Errorf("%+v", a)
 			}
-		case spec.FormatTeams:
+		case jobspec.FormatTeams:
 			checkTeams(t, bodies[0])
-		case spec.FormatEmail:
+		case jobspec.FormatEmail:
 			checkEmail(t, bodies[0])
-		case spec.FormatJSON:
+		case jobspec.FormatJSON:
 			if !json.Valid(bodies[0]) {
 				t.Errorf("%s", bodies[0])
 			}
 		}
 	}
-	if _, err := Test(n, spec.Recipient{Format: "newer"}, now); err == nil {
+	if _, err := Test(n, jobspec.Recipient{Format: "newer"}, now); err == nil {
 		t.Error("a format that nobody knows is written")
 	}
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // Outgoing is a message that this replica is to send now. No other replica sends to the recipient until the lease ends.
@@ -14,7 +14,7 @@ type Outgoing struct {
 	Recipient uuid.UUID // in the outbox
 	Pipeline  Pipeline
 	Tenant    int32
-	To        spec.Recipient
+	To        jobspec.Recipient
 	Run       uuid.UUID // of approvals: the run of the step
 	Body      []byte
 	// Headline, Events and Newest say in short what it tells, and when the newest of it happened.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // pagerDutySummary is how many characters of a summary PagerDuty keeps.
@@ -50,7 +50,7 @@ func pagerDuty(m Message) pagerDutyEvent {
 		Source: source(m.Link), Component: subject.Name, Group: m.Tenant, Class: string(subject.Kind), Details: subject,
 	}
 	if subject.State == StateResolved {
-		if ended, _ := subject.count(spec.EventEnded); ended > 0 {
+		if ended, _ := subject.count(jobspec.EventEnded); ended > 0 {
 			_, over := subject.split()
 			p.Summary, p.Severity, event.Payload = cut(strings.Join(over, "; "), pagerDutySummary), "info", p
 		}

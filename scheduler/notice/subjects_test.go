@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 var noon = time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
 
 // digestOf is the digest of a job with events, each of which happened once.
-func digestOf(job string, events ...spec.Event) domain.Digest {
+func digestOf(job string, events ...jobspec.Event) domain.Digest {
 	digest := domain.Digest{Job: job}
 	for _, e := range events {
 		digest.Events = append(digest.Events, domain.DigestEvent{Event: e, Count: 1, FirstAt: noon, LastAt: noon})
@@ -47,10 +47,10 @@ func TestHowLongAlertsOfSubjectsLast(t *testing.T) {
 // A recovery does not say that slots are no longer skipped. Under a former name, each has its own end.
 func TestARecoveryEndsAllAlertsButThatOfSkippedSlots(t *testing.T) {
 	t.Parallel()
-	digest := digestOf("now", spec.EventRecovered)
+	digest := digestOf("now", jobspec.EventRecovered)
 	digest.Former = []domain.Identity{{Job: "before"}}
 	ended := map[string][]string{}
-	overlap := digestOf("now", spec.EventOverlapOver)
+	overlap := digestOf("now", jobspec.EventOverlapOver)
 	overlap.Former = []domain.Identity{{Job: "long before"}}
 	for _, d := range []domain.Digest{digest, overlap} {
 		for _, a := range ofJob(AboutJob(d).Subjects[0], true, noon) {
@@ -71,7 +71,7 @@ func TestARecoveryEndsAllAlertsButThatOfSkippedSlots(t *testing.T) {
 // A job of which there is nothing new is troubled still, if trouble is what the subject is about.
 func TestTheWorstOfASubject(t *testing.T) {
 	t.Parallel()
-	well, quiet, late := digestOf("a", spec.EventRecovered), digestOf("b"), digestOf("c", spec.EventLate)
+	well, quiet, late := digestOf("a", jobspec.EventRecovered), digestOf("b"), digestOf("c", jobspec.EventLate)
 	for _, test := range []struct {
 		kind Kind
 		jobs []domain.Digest
@@ -91,10 +91,10 @@ func TestTheWorstOfASubject(t *testing.T) {
 // PagerDuty is told why an incident ends if no run has succeeded.
 func TestPagerDutyIsToldWhyNobodyEndsAnIncident(t *testing.T) {
 	t.Parallel()
-	deleted := digestOf("job", spec.EventEnded)
-	deleted.Events[0].Cause = spec.EndJobDeleted
+	deleted := digestOf("job", jobspec.EventEnded)
+	deleted.Events[0].Cause = jobspec.EndJobDeleted
 	for want, digest := range map[string]domain.Digest{
-		"job job was deleted": deleted, "": digestOf("job", spec.EventRecovered),
+		"job job was deleted": deleted, "": digestOf("job", jobspec.EventRecovered),
 	} {
 		got := ""
 		if p := pagerDuty(AboutJob(digest)).Payload; p != nil {
@@ -109,7 +109,7 @@ func TestPagerDutyIsToldWhyNobodyEndsAnIncident(t *testing.T) {
 // A recorded skip stands for one slot at least.
 func TestMissedSlotsAreCounted(t *testing.T) {
 	t.Parallel()
-	few, many := digestOf("few", spec.EventMissed), digestOf("many", spec.EventMissed)
+	few, many := digestOf("few", jobspec.EventMissed), digestOf("many", jobspec.EventMissed)
 	many.Events[0].Slots = 5
 	got := (Subject{Kind: KindMissed, Jobs: []domain.Digest{few, many}}).Title()
 	if !strings.HasPrefix(got, "6 slots of 2 jobs missed") {

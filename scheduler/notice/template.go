@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // templateText bounds each value in a template, in bytes; names of jobs have five times as much.
@@ -48,7 +48,7 @@ func template(m Message, text string) (any, error) {
 	if all.Since != nil {
 		values["since"] = at(*all.Since)
 	}
-	body, isJSON, err := spec.FillTemplate(text, values)
+	body, isJSON, err := jobspec.FillTemplate(text, values)
 	if isJSON || err != nil {
 		return json.RawMessage(body), err
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 const everyField = `{"text": "{{headline}}", "all": ["{{state}}", "{{kind}} {{key}}", "{{tenant}} {{since}} {{cause}} {{events}}",
@@ -14,7 +14,7 @@ const everyField = `{"text": "{{headline}}", "all": ["{{state}}", "{{kind}} {{ke
 
 func filled(t *testing.T, m Message, text string) string {
 	t.Helper()
-	b, err := Write(m, spec.Recipient{Format: spec.FormatTemplate, Template: text}, true, now)
+	b, err := Write(m, jobspec.Recipient{Format: jobspec.FormatTemplate, Template: text}, true, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func filled(t *testing.T, m Message, text string) string {
 }
 
 func TestATemplateIsFilledIn(t *testing.T) {
-	n := routed(event(spec.EventDead, 1, failedRun()))
+	n := routed(event(jobspec.EventDead, 1, failedRun()))
 	n.Events[0].Runs[0].Error = "a \"quoted\"\nerror {{job}}"
 	m := AboutJob(n)
 	var got struct {
@@ -51,7 +51,7 @@ func TestATemplateIsFilledIn(t *testing.T) {
 func TestATemplateOfThousandsOfJobsIsBounded(t *testing.T) {
 	s := Subject{Kind: KindHost, Name: "billing.internal:443", Key: "host", State: StateResolved}
 	for i := range 3000 {
-		j := routed(event(spec.EventRecovered, 1))
+		j := routed(event(jobspec.EventRecovered, 1))
 		j.Job = fmt.Sprintf("job-%d", i)
 		s.Jobs = append(s.Jobs, j)
 	}

@@ -14,7 +14,7 @@ import (
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/audit"
 	"punctual/store/jobs"
@@ -189,7 +189,7 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 	}
 }
 
-func called(d spec.Definition, name string) spec.Definition {
+func called(d jobspec.Definition, name string) jobspec.Definition {
 	d.Name = name
 	return d
 }
@@ -234,7 +234,7 @@ func TestListAuditSelects(t *testing.T) {
 	before := time.Now().Add(-time.Minute)
 	job := c.Create("a")
 	c.Create("b")
-	c.Edit("b", func(d *spec.Definition) { d.Name = "c" })
+	c.Edit("b", func(d *jobspec.Definition) { d.Name = "c" })
 	alice := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Token, Name: "alice"})
 	Must(t, c.Jobs.DeleteJob(alice, c.Tenant, "c", nil, false))
 	keyID := uuid.New()
@@ -294,7 +294,7 @@ func TestListAuditSelects(t *testing.T) {
 func TestTheAuditLogHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	c := OpenFixture(t, store.Options{DatabaseURL: pgtest.DSN(t)})
-	secret := func(d *spec.Definition) { d.Target.Headers = map[string]string{"Authorization": "Bearer s3cret"} }
+	secret := func(d *jobspec.Definition) { d.Target.Headers = map[string]string{"Authorization": "Bearer s3cret"} }
 	c.Create("a", secret)
 	c.Edit("a", Described("x"))
 	if _, err := c.CreateMany(jobs.ConflictError, Definition("b", secret)); err != nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // masked replaces a value that the audit log does not keep.
@@ -54,7 +54,7 @@ func maskIn(v any) (changed bool) {
 			case "secret_headers":
 				changed = maskMembers(member, func(string) bool { return true }) || changed
 			case "headers":
-				changed = maskMembers(member, spec.SecretName.MatchString) || changed
+				changed = maskMembers(member, jobspec.SecretName.MatchString) || changed
 			default:
 				changed = maskIn(member) || changed
 			}
@@ -81,7 +81,7 @@ func maskMembers(v any, choose func(name string) bool) (changed bool) {
 func MaskHeaders(headers map[string]string) map[string]string {
 	out := make(map[string]string, len(headers))
 	for name, value := range headers {
-		if spec.SecretName.MatchString(name) {
+		if jobspec.SecretName.MatchString(name) {
 			value = masked
 		}
 		out[name] = value

@@ -14,7 +14,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/changes"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -24,7 +24,7 @@ import (
 func refusesCursor(c Fixture, cursor, why string) {
 	c.T.Helper()
 	_, err := c.Changes.Read(c.T.Context(), c.Tenant, cursor, 2)
-	refusal, is := errors.AsType[*spec.Refusal](err)
+	refusal, is := errors.AsType[*jobspec.Refusal](err)
 	if !is || refusal.Code != changes.CodeCursorGone || !strings.Contains(refusal.Reason, why) {
 		c.T.Errorf("error %v, want one that says %q", err, why)
 	}
@@ -41,7 +41,7 @@ func TestTheFeedHasEveryWayInWhichARunEnds(t *testing.T) {
 	c.Cancel(c.ClaimReady(1).Runs[0].RunID) // is cancelled by its replica, and has not ended
 	c.Create("waits")
 	c.Cancel(c.Trigger("waits").ID)
-	old := c.Create("missed", func(d *spec.Definition) { d.Missed = spec.Missed{Policy: spec.MissedSkip} })
+	old := c.Create("missed", func(d *jobspec.Definition) { d.Missed = jobspec.Missed{Policy: jobspec.MissedSkip} })
 	c.SetNext(old.ID, c.Clock().Add(-50*time.Hour).Truncate(time.Hour))
 	c.Claim(10, true)
 	c.Create("paused", On("e", ""))
@@ -226,7 +226,7 @@ func TestATenantReadsItsOwnChangesOnly(t *testing.T) {
 	c.WantCount(0, "changes of a tenant without a feed", `SELECT count(*) FROM punctual.changes`)
 	other.KeepChanges(time.Hour)
 	for _, one := range []Fixture{c.Fixture, other.Fixture} {
-		one.Create("mine", func(d *spec.Definition) { d.Description = fmt.Sprint(one.Tenant) })
+		one.Create("mine", func(d *jobspec.Definition) { d.Description = fmt.Sprint(one.Tenant) })
 		run, err := one.For(one.Tenant).TriggerJob(t.Context(), "mine", jobs.TriggerRequest{})
 		Must(t, err)
 		one.Cancel(run.ID)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -18,7 +18,7 @@ const CodeCursorGone = "cursor_gone"
 const startAgain = "leave after out to start again from the oldest change that is kept"
 
 func gone(reason string) error {
-	return &spec.Refusal{Code: CodeCursorGone, Reason: reason + "; " + startAgain}
+	return &jobspec.Refusal{Code: CodeCursorGone, Reason: reason + "; " + startAgain}
 }
 
 // position is a place in a feed: behind a run of a row of changes.

@@ -10,7 +10,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 )
 
@@ -100,7 +100,7 @@ func TestWhatIsSetAsideMeetsAllThatIsDoneToItsJob(t *testing.T) {
 			return err
 		}
 	}
-	edit := change(func(d *spec.Definition) { d.Description = "another" })
+	edit := change(func(d *jobspec.Definition) { d.Description = "another" })
 	freeze := func(m met) error {
 		m.Freeze(m.Tenant, "")
 		return nil

@@ -7,7 +7,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 )
 
@@ -19,7 +19,7 @@ func TestAClaimIsBoundedByTheBytesOfItsBodies(t *testing.T) {
 	body := `{"x":"` + strings.Repeat("x", large) + `"}`
 	for name, make := range map[string]func(c Replica){
 		"bodies of their own": func(c Replica) {
-			c.Create("job", Never, func(d *spec.Definition) { d.ConcurrencyPolicy = spec.PolicyAllow })
+			c.Create("job", Never, func(d *jobspec.Definition) { d.ConcurrencyPolicy = jobspec.PolicyAllow })
 			for range runs {
 				_, err := c.For(c.Tenant).TriggerJob(t.Context(), "job", jobs.TriggerRequest{Body: []byte(body)})
 				c.Must(err)

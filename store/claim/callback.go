@@ -12,7 +12,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 	"punctual/store/seal"
@@ -30,7 +30,7 @@ func (e *SupersededError) Error() string {
 
 // Unwrap returns how a caller is refused.
 func (e *SupersededError) Unwrap() error {
-	return &spec.Refusal{Code: "superseded", Reason: e.Error()}
+	return &jobspec.Refusal{Code: "superseded", Reason: e.Error()}
 }
 
 // Heartbeat is the answer to a target's heartbeat.
@@ -87,7 +87,7 @@ func (s *Claims) call(
 		if err != nil {
 			return err
 		}
-		if c.Job.Completion != spec.CompleteAsync { // the token of a step that is not is for results only
+		if c.Job.Completion != jobspec.CompleteAsync { // the token of a step that is not is for results only
 			return domain.ErrRunToken
 		}
 		failpoint.At(failpoint.CallbackLocked)
@@ -303,7 +303,7 @@ func (s *Claims) RunProgress(ctx context.Context, run uuid.UUID, token string) (
 	case present != fence:
 		return Progress{}, &SupersededError{run, status}
 	}
-	p.Progress = spec.ShownJSON(p.Progress)
+	p.Progress = jobspec.ShownJSON(p.Progress)
 	return p, nil
 }
 
@@ -336,5 +336,5 @@ func (s *Claims) StepResult(ctx context.Context, run uuid.UUID, token, step stri
 		FROM punctual.runs r
 		LEFT JOIN punctual.run_data d ON d.run_id = $1
 		WHERE r.id = $1 AND r.status = 'succeeded'`, domain.StepRunID(*workflow, step)).Scan(&result)
-	return spec.ShownJSON(json.RawMessage(result)), pg.Found(err, "a result of step %q", step)
+	return jobspec.ShownJSON(json.RawMessage(result)), pg.Found(err, "a result of step %q", step)
 }

@@ -8,7 +8,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/runs"
 )
@@ -134,8 +134,8 @@ func TestATargetIsNotBlamedForSilenceThatNobodyCouldHear(t *testing.T) {
 
 func TestAFailureThatNothingCanFollowIsReportedTwice(t *testing.T) {
 	c := NewReplica(t)
-	a := c.Accepted("a", func(d *spec.Definition) {
-		d.ExpiresAfter, d.Retry.InitialBackoff = spec.DurationOf(time.Minute), spec.DurationOf(time.Hour)
+	a := c.Accepted("a", func(d *jobspec.Definition) {
+		d.ExpiresAfter, d.Retry.InitialBackoff = jobspec.DurationOf(time.Minute), jobspec.DurationOf(time.Hour)
 	})
 	for range 2 {
 		if run, err := c.Runs.FailRun(t.Context(), a.RunID, a.RunToken, "the ledger is locked", true); err != nil ||

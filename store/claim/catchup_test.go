@@ -13,7 +13,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/history"
 )
 
@@ -29,11 +29,11 @@ type missedSlots struct {
 func missFive(t *testing.T, options ...Option) *missedSlots {
 	c := NewReplica(t)
 	first := c.Clock().Truncate(time.Second).Add(-108 * time.Hour)
-	daily := func(d *spec.Definition) {
+	daily := func(d *jobspec.Definition) {
 		Every(24 * time.Hour)(d)
-		d.Schedule.StartsAt = spec.InstantOf(first)
+		d.Schedule.StartsAt = jobspec.InstantOf(first)
 	}
-	job := c.Create("job", append([]Option{daily, Missed(spec.MissedFireAll), Window(30 * 24 * time.Hour)}, options...)...)
+	job := c.Create("job", append([]Option{daily, Missed(jobspec.MissedFireAll), Window(30 * 24 * time.Hour)}, options...)...)
 	c.Exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1`, job.ID, first.Add(-time.Hour))
 	c.SetNext(job.ID, first)
 	m := &missedSlots{Replica: c, other: AsReplica(c.Fixture), job: job.ID}
@@ -103,8 +103,8 @@ func (m *missedSlots) inOrder(what string, slots ...time.Time) {
 // claims. An edit of the schedule makes runs of all of them at once. (They arrived as 50, 20, 30, 40, 10.)
 func TestMissedSlotsComeInOrder(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []spec.ConcurrencyPolicy{
-		spec.PolicyAllow, spec.PolicyQueue, spec.PolicyForbid, spec.PolicyWait, spec.PolicyReplace,
+	for _, policy := range []jobspec.ConcurrencyPolicy{
+		jobspec.PolicyAllow, jobspec.PolicyQueue, jobspec.PolicyForbid, jobspec.PolicyWait, jobspec.PolicyReplace,
 	} {
 		for name, edit := range map[string]Option{"": nil, " edited": Every(25 * time.Hour)} {
 			t.Run(string(policy)+name, func(t *testing.T) {
@@ -183,8 +183,8 @@ func TestMissedSlotsStayInOrder(t *testing.T) {
 		},
 		"the job is edited":            edited(Described("better")),
 		"its runs must not overlap":    edited(Forbid),
-		"they must not, and then may":  edited(Forbid, Overlapping(spec.PolicyAllow)),
-		"its missed slots may overlap": edited(func(d *spec.Definition) { d.Missed.Concurrency = spec.MissedAllow }),
+		"they must not, and then may":  edited(Forbid, Overlapping(jobspec.PolicyAllow)),
+		"its missed slots may overlap": edited(func(d *jobspec.Definition) { d.Missed.Concurrency = jobspec.MissedAllow }),
 		"the job is deleted": func(m *missedSlots, first domain.Assignment) []time.Time {
 			m.DeleteJob("job")
 			m.FinishAndRelease(Succeeded(first))
@@ -230,7 +230,7 @@ func TestWhatAMissedSlotWaitsFor(t *testing.T) {
 // Of a long outage a hundred slots at most wait as runs. The others stay slots until there is room.
 func TestOnlySoManyMissedSlotsWait(t *testing.T) {
 	c := NewReplica(t)
-	job := c.Create("job", Every(time.Minute), Missed(spec.MissedFireAll))
+	job := c.Create("job", Every(time.Minute), Missed(jobspec.MissedFireAll))
 	c.SetNext(job.ID, c.Clock().Truncate(time.Minute).Add(-5*time.Hour))
 	for range 20 {
 		c.Claim(10, true)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	. "punctual/internal/storetest"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/runs"
 )
 
@@ -72,9 +72,9 @@ func TestAMissedSlotSaysWhy(t *testing.T) {
 			c := NewReplica(t)
 			c.Renewed()
 			slot := c.Clock().Add(-5 * time.Minute).Truncate(time.Second)
-			job := c.Create("job", Everything, func(d *spec.Definition) {
-				d.Schedule = spec.Schedule{Every: spec.DurationOf(time.Hour), StartsAt: spec.InstantOf(slot)}
-				d.Missed.Policy, d.Missed.Tolerance = spec.MissedSkip, spec.DurationOf(time.Second)
+			job := c.Create("job", Everything, func(d *jobspec.Definition) {
+				d.Schedule = jobspec.Schedule{Every: jobspec.DurationOf(time.Hour), StartsAt: jobspec.InstantOf(slot)}
+				d.Missed.Policy, d.Missed.Tolerance = jobspec.MissedSkip, jobspec.DurationOf(time.Second)
 			})
 			c.Exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '1 day'`)
 			c.SetNext(job.ID, slot)
@@ -116,9 +116,9 @@ func TestALateRunSaysWhy(t *testing.T) {
 	c := NewReplica(t)
 	c.Renewed()
 	slot := c.Clock().Add(-5 * time.Minute).Truncate(time.Second)
-	job := c.Create("job", func(d *spec.Definition) {
-		d.Schedule = spec.Schedule{Every: spec.DurationOf(time.Hour), StartsAt: spec.InstantOf(slot)}
-		d.Missed.Policy, d.Missed.Tolerance = spec.MissedFireOnce, spec.DurationOf(time.Second)
+	job := c.Create("job", func(d *jobspec.Definition) {
+		d.Schedule = jobspec.Schedule{Every: jobspec.DurationOf(time.Hour), StartsAt: jobspec.InstantOf(slot)}
+		d.Missed.Policy, d.Missed.Tolerance = jobspec.MissedFireOnce, jobspec.DurationOf(time.Second)
 	})
 	c.Exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '1 day'`)
 	c.SetNext(job.ID, slot)

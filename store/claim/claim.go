@@ -11,7 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/aside"
 	"punctual/store/freeze"
 	"punctual/store/pg"
@@ -145,7 +145,7 @@ func (s *Claims) withFences(
 			continue
 		}
 		a.Fence, a.Lease = fence, lease
-		if a.Job.Completion == spec.CompleteAsync || a.Step != "" {
+		if a.Job.Completion == jobspec.CompleteAsync || a.Step != "" {
 			a.RunToken = domain.RunToken(*s.tokenKey.Load(), a.RunID, fence)
 		}
 		won = append(won, a)

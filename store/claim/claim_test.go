@@ -17,7 +17,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/claim"
 	"punctual/store/jobs"
 )
@@ -215,10 +215,10 @@ func TestAClaimWithARunThatIsThereAlreadyTakesTheOthers(t *testing.T) {
 func TestPrioritiesThenDueTimesDecideWhoComesFirst(t *testing.T) {
 	c := NewReplica(t)
 	// The job with the earlier slot is created first: a second that passes in between makes its slot earlier still.
-	c.Many(1, "low", 2*time.Second, Rarely, prioritised(spec.PriorityLow), Tolerant)
+	c.Many(1, "low", 2*time.Second, Rarely, prioritised(jobspec.PriorityLow), Tolerant)
 	c.Many(1, "normal-early", time.Second, Rarely, Tolerant)
 	c.Many(1, "normal-late", 0, Rarely, Tolerant)
-	c.Many(1, "high", 0, Rarely, prioritised(spec.PriorityHigh), Tolerant)
+	c.Many(1, "high", 0, Rarely, prioritised(jobspec.PriorityHigh), Tolerant)
 	for _, want := range []string{"high-1", "normal-early-1", "normal-late-1", "low-1"} {
 		a := c.One(c.Claim(1, false))
 		if name := c.Text(`SELECT name FROM punctual.jobs WHERE id = $1`, a.Job.ID); name != want {
@@ -232,22 +232,22 @@ func TestClaimsNeverTakeMoreThanTheirQuota(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		quota int
-		jobs  map[spec.Priority]int
+		jobs  map[jobspec.Priority]int
 		want  int
 		full  bool
 	}{
-		{"of one priority", 3, map[spec.Priority]int{spec.PriorityNormal: 10}, 3, true},
+		{"of one priority", 3, map[jobspec.Priority]int{jobspec.PriorityNormal: 10}, 3, true},
 		{
 			"of all priorities", 12,
-			map[spec.Priority]int{spec.PriorityHigh: 5, spec.PriorityNormal: 5, spec.PriorityLow: 5},
+			map[jobspec.Priority]int{jobspec.PriorityHigh: 5, jobspec.PriorityNormal: 5, jobspec.PriorityLow: 5},
 			12, true,
 		},
 		{
 			"of the highest", 2,
-			map[spec.Priority]int{spec.PriorityHigh: 5, spec.PriorityNormal: 5, spec.PriorityLow: 5},
+			map[jobspec.Priority]int{jobspec.PriorityHigh: 5, jobspec.PriorityNormal: 5, jobspec.PriorityLow: 5},
 			2, true,
 		},
-		{"of what there is", 20, map[spec.Priority]int{spec.PriorityHigh: 5, spec.PriorityLow: 5}, 10, false},
+		{"of what there is", 20, map[jobspec.Priority]int{jobspec.PriorityHigh: 5, jobspec.PriorityLow: 5}, 10, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := NewReplica(t)
@@ -353,14 +353,14 @@ func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
 		},
 		{
 			"a one-shot that is skipped too",
-			[]Option{Delay(time.Hour), Missed(spec.MissedSkip)},
+			[]Option{Delay(time.Hour), Missed(jobspec.MissedSkip)},
 			3 * time.Hour,
 			[]string{"schedule skipped missed x1"},
 			domain.JobCompleted,
 		},
 		{
 			"missed slots become one skip",
-			[]Option{HalfPast, Missed(spec.MissedSkip)},
+			[]Option{HalfPast, Missed(jobspec.MissedSkip)},
 			3 * time.Hour,
 			[]string{"schedule skipped missed x4"},
 			domain.JobActive,
@@ -389,9 +389,9 @@ func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := NewReplica(t)
-			job := r.Create("job", append(slices.Clone(c.options), func(d *spec.Definition) {
+			job := r.Create("job", append(slices.Clone(c.options), func(d *jobspec.Definition) {
 				if c.ago > 0 {
-					d.Missed.Tolerance = spec.DurationOf(time.Second)
+					d.Missed.Tolerance = jobspec.DurationOf(time.Second)
 				}
 			})...)
 			r.SlotAgo(job.ID, c.ago)
@@ -524,7 +524,7 @@ func TestClaimReadyStartsWhatWaits(t *testing.T) {
 
 func TestClaimReadyTakesByPriorityAndWithinItsQuota(t *testing.T) {
 	c := NewReplica(t)
-	for _, p := range []spec.Priority{spec.PriorityLow, spec.PriorityNormal, spec.PriorityHigh} {
+	for _, p := range []jobspec.Priority{jobspec.PriorityLow, jobspec.PriorityNormal, jobspec.PriorityHigh} {
 		for i := range 3 {
 			name := fmt.Sprintf("%s-%d", p, i)
 			c.Create(name, Never, prioritised(p))
@@ -532,12 +532,12 @@ func TestClaimReadyTakesByPriorityAndWithinItsQuota(t *testing.T) {
 		}
 	}
 	first := c.ClaimReady(5)
-	got := map[spec.Priority]int{}
+	got := map[jobspec.Priority]int{}
 	for _, a := range first.Runs {
 		got[a.Job.Priority]++
 	}
 	if diff := cmp.Diff(
-		map[spec.Priority]int{spec.PriorityHigh: 3, spec.PriorityNormal: 2}, got,
+		map[jobspec.Priority]int{jobspec.PriorityHigh: 3, jobspec.PriorityNormal: 2}, got,
 	); diff != "" || len(first.Full) == 0 {
 		t.Errorf("full: %v, -want +got:\n%s", first.Full, diff)
 	}
@@ -808,11 +808,11 @@ func TestClaimsLeaveNoSettingBehind(t *testing.T) {
 }
 
 // patient gives a job an hourly schedule and a tolerance with which even old slots are in time.
-func patient(d *spec.Definition) {
+func patient(d *jobspec.Definition) {
 	Every(time.Hour)(d)
 	Tolerating(1000 * time.Hour)(d)
 }
 
-func prioritised(p spec.Priority) Option {
-	return func(d *spec.Definition) { d.Priority = p }
+func prioritised(p jobspec.Priority) Option {
+	return func(d *jobspec.Definition) { d.Priority = p }
 }

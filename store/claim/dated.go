@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -113,7 +113,7 @@ func (c *readyClaim) missed(w waitingRun, job *domain.Job) bool {
 		return false
 	}
 	c.dated.over = append(c.dated.over, w.RunID)
-	c.events = append(c.events, RunEvent{job, spec.EventMissed, w.RunID})
+	c.events = append(c.events, RunEvent{job, jobspec.EventMissed, w.RunID})
 	return true
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	. "punctual/internal/storetest"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 )
 
@@ -14,7 +14,7 @@ import (
 // run comes first. (A change that came while a run worked was never sent.)
 func TestDatedRunsWaitForTheirTurn(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []spec.ConcurrencyPolicy{spec.PolicyForbid, spec.PolicyWait} {
+	for _, policy := range []jobspec.ConcurrencyPolicy{jobspec.PolicyForbid, jobspec.PolicyWait} {
 		t.Run(string(policy), func(t *testing.T) {
 			c := NewReplica(t)
 			job := c.Create("cart", Rarely, Overlapping(policy))
@@ -44,14 +44,14 @@ func TestDatedRunsWaitForTheirTurn(t *testing.T) {
 // no such work. (Of twelve runs of events nine were skipped, and no message said so.)
 func TestDroppedWorkIsTold(t *testing.T) {
 	t.Parallel()
-	told := Notify(Hook, spec.EventDropped)
+	told := Notify(Hook, jobspec.EventDropped)
 	for name, of := range map[string]struct {
-		policy spec.ConcurrencyPolicy
+		policy jobspec.ConcurrencyPolicy
 		option Option
 		reason string
 	}{
-		"forbid": {spec.PolicyForbid, func(*spec.Definition) {}, "overlap"},
-		"queue":  {spec.PolicyQueue, func(d *spec.Definition) { d.MaxPendingRuns = 1 }, "limit"},
+		"forbid": {jobspec.PolicyForbid, func(*jobspec.Definition) {}, "overlap"},
+		"queue":  {jobspec.PolicyQueue, func(d *jobspec.Definition) { d.MaxPendingRuns = 1 }, "limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := NewReplica(t)

@@ -18,7 +18,7 @@ import (
 	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/freeze"
@@ -261,7 +261,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 	var gated []uuid.UUID
 	for _, r := range c.rows {
 		// A job whose policy is not known yet may have a gate.
-		if job, known := c.found.Jobs[r.key]; !known || job.ConcurrencyPolicy != spec.PolicyAllow {
+		if job, known := c.found.Jobs[r.key]; !known || job.ConcurrencyPolicy != jobspec.PolicyAllow {
 			gated = append(gated, r.key.Job)
 		}
 	}
@@ -307,7 +307,7 @@ func (c *dueClaim) decide() {
 		situation := domain.Situation{
 			Job: job, ScheduledFor: r.scheduledFor, Now: c.now, Room: mayStart, Memo: &memo, Pending: c.pending[job.ID],
 		}
-		if job.ConcurrencyPolicy != spec.PolicyAllow {
+		if job.ConcurrencyPolicy != jobspec.PolicyAllow {
 			gate, ok := c.gates[job.ID]
 			if !ok {
 				continue // another transaction holds the gate: the slot stays due and is claimed a moment later
@@ -343,7 +343,7 @@ func (c *dueClaim) decide() {
 // start adds a run that starts: the job's only one of this claim, or one of several. A token that was given under the
 // lock of the schedule alone may be lower than that of a run which took the gate since.
 func (c *dueClaim) start(job *domain.Job, r dueRow, p domain.PlannedRun, only bool) {
-	gated := job.ConcurrencyPolicy != spec.PolicyAllow
+	gated := job.ConcurrencyPolicy != jobspec.PolicyAllow
 	planned := newPlannedRun(job, r.lane, r.fence, p)
 	run := planned.id
 	if only && !gated && !c.careful {
@@ -357,7 +357,7 @@ func (c *dueClaim) start(job *domain.Job, r dueRow, p domain.PlannedRun, only bo
 		ScheduledFor: p.ScheduledFor, DueAt: p.DueAt, Late: p.Late, Attempt: 1, Gated: gated,
 	})
 	if c.following.Starts(job) {
-		c.started = append(c.started, RunEvent{job, spec.EventStarted, run})
+		c.started = append(c.started, RunEvent{job, jobspec.EventStarted, run})
 	}
 	if gated {
 		c.next.taken = append(c.next.taken, jobRun{job.ID, run})

@@ -12,7 +12,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/claim"
 )
 
@@ -36,7 +36,7 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 				ago = 3 * time.Minute
 			}
 			c.Many(20, "early", ago+2*time.Minute, Rarely, Tolerant)
-			c.Many(1, "high", ago, Rarely, Tolerant, prioritised(spec.PriorityHigh))
+			c.Many(1, "high", ago, Rarely, Tolerant, prioritised(jobspec.PriorityHigh))
 			other.Many(6, "other", ago, Rarely, Tolerant)
 			if !older {
 				c.Exec(`UPDATE punctual.schedules
@@ -60,7 +60,7 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 				t.Errorf("%v, full: %v, error %v", got, first.Full, err)
 			}
 			if !slices.ContainsFunc(first.Runs, func(a domain.Assignment) bool {
-				return a.Job.Priority == spec.PriorityHigh
+				return a.Job.Priority == jobspec.PriorityHigh
 			}) {
 				t.Error("of a tenant's own work the urgent does not come first")
 			}

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 	"punctual/store/seal"
 )
@@ -83,7 +83,7 @@ func (o *ending) held() (h domain.Held) {
 }
 
 // endedAt is not before the start, even when the database's clock was set back meanwhile.
-func endedAt(o *domain.Outcome) time.Time { return spec.Later(o.FinishedAt, o.StartedAt) }
+func endedAt(o *domain.Outcome) time.Time { return jobspec.Later(o.FinishedAt, o.StartedAt) }
 
 // given returns a pointer if there is a value, and nil otherwise.
 func given[T any](value *T, is bool) *T {

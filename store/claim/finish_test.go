@@ -13,7 +13,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 func TestFinish(t *testing.T) {
@@ -366,7 +366,7 @@ func TestNothingIsReadyBeforeItIsDue(t *testing.T) {
 
 func TestARunThatExpiresAfterAnInterruptionIsTold(t *testing.T) {
 	c := NewReplica(t)
-	a := c.Manual("a", Notify(Hook, spec.EventDead))
+	a := c.Manual("a", Notify(Hook, jobspec.EventDead))
 	c.Finish(Interrupted(a))
 	c.Finish(Expired(c.One(c.ClaimReady(10))))
 	c.WantCount(1, "notices", `SELECT count(*) FROM punctual.notices WHERE event = 'dead' AND run_id = $1`, a.RunID)
@@ -381,7 +381,7 @@ func TestARunThatWaitedForAGateIsNotReadyBeforeItIsDue(t *testing.T) {
 			c.Cancel(a.RunID)
 		},
 	} {
-		active := c.Manual(name, Overlapping(spec.PolicyWait))
+		active := c.Manual(name, Overlapping(jobspec.PolicyWait))
 		next := c.Trigger(name)
 		c.ClaimReady(10)
 		c.Exec(`UPDATE punctual.runs SET due_at = now() + interval '5 minutes' WHERE id = $1`, next.ID)

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -146,7 +146,7 @@ func (Nothing) Asks() []string { return nil }
 // although somebody had asked for it, or that it was claimed for the first time.
 type RunEvent struct {
 	Job   *domain.Job
-	Event spec.Event
+	Event jobspec.Event
 	Run   uuid.UUID
 }
 

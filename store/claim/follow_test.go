@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -59,7 +59,7 @@ func TestSeveralFollowersAreAsOne(t *testing.T) {
 		t.Errorf("they ask for %q", got)
 	}
 	for name, want := range map[string]bool{"a": true, "b": true, "c": false} {
-		if got := following.Concerns(&domain.Job{Definition: spec.Definition{Name: name}}); got != want {
+		if got := following.Concerns(&domain.Job{Definition: jobspec.Definition{Name: name}}); got != want {
 			t.Errorf("job %s concerns them: %t", name, got)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 )
@@ -44,8 +44,8 @@ type waitingFacts struct {
 }
 
 // Gated reports whether the job's runs must not overlap, so that it has a row in exclusive.
-func Gated(d spec.Definition) bool {
-	return d.WithDefaults().ConcurrencyPolicy != spec.PolicyAllow
+func Gated(d jobspec.Definition) bool {
+	return d.WithDefaults().ConcurrencyPolicy != jobspec.PolicyAllow
 }
 
 // Holders are the runs that have the gate; it is free when there are none.
@@ -132,7 +132,7 @@ func mendGates(
 ) error {
 	missing := slices.Clone(open)
 	for _, job := range jobs {
-		if _, ok := found[job.ID]; !ok && job.ConcurrencyPolicy != spec.PolicyAllow {
+		if _, ok := found[job.ID]; !ok && job.ConcurrencyPolicy != jobspec.PolicyAllow {
 			missing = append(missing, job.ID)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	. "punctual/internal/storetest"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 )
 
@@ -33,7 +33,7 @@ func TestWhatWaitsBehindRunsOfBeforeStartsWhenTheyHaveEnded(t *testing.T) {
 	c := NewReplica(t)
 	job := c.Create("job", patient)
 	first, second := c.One(slot(c, job.ID, 9)), c.One(slot(c, job.ID, 8))
-	c.Edit("job", Overlapping(spec.PolicyWait))
+	c.Edit("job", Overlapping(jobspec.PolicyWait))
 	if !c.Wants("gates") {
 		t.Error("no replica is told that runs of before hold a gate")
 	}
@@ -63,7 +63,7 @@ func TestWhatWaitsBehindRunsOfBeforeStartsWhenTheyHaveEnded(t *testing.T) {
 func TestWhatWaitsAtAFreeGateIsFound(t *testing.T) {
 	c := NewReplica(t)
 	for _, name := range []string{"free", "taken"} {
-		c.Create(name, Never, Overlapping(spec.PolicyWait))
+		c.Create(name, Never, Overlapping(jobspec.PolicyWait))
 		c.Trigger(name)
 		c.ClaimReady(10)
 		c.Trigger(name)
@@ -116,7 +116,7 @@ func TestARunThatStartsWhileItsJobGetsAGateHasIt(t *testing.T) {
 // To enter a run takes no gate, so it waits for nobody who has locked the gate.
 func TestATriggerWaitsForNoGate(t *testing.T) {
 	c := NewReplica(t)
-	for _, policy := range []spec.ConcurrencyPolicy{spec.PolicyForbid, spec.PolicyWait, spec.PolicyReplace} {
+	for _, policy := range []jobspec.ConcurrencyPolicy{jobspec.PolicyForbid, jobspec.PolicyWait, jobspec.PolicyReplace} {
 		job := c.Create(string(policy), Never, Overlapping(policy))
 		free := c.Stranger(`exclusive WHERE job_id = $1`, job.ID)
 		run, err := c.For(c.Tenant).TriggerJob(Bounded(t), string(policy), jobs.TriggerRequest{})

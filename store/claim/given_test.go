@@ -10,7 +10,7 @@ import (
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/claim"
 	"punctual/store/jobs"
 )
@@ -23,10 +23,10 @@ func TestWhatFollowsFromWorkflowsHoldsUpNoOutcome(t *testing.T) {
 	pgtest.Exhaustive(t, "two thousand steps follow")
 	c := NewReplica(t)
 	steps := []string{"a"}
-	for n := range spec.MaxSteps - 1 {
+	for n := range jobspec.MaxSteps - 1 {
 		steps = append(steps, fmt.Sprintf("s%02d<a", n))
 	}
-	c.Create("large", Never, Steps(steps...), func(d *spec.Definition) { d.ConcurrencyPolicy = spec.PolicyAllow })
+	c.Create("large", Never, Steps(steps...), func(d *jobspec.Definition) { d.ConcurrencyPolicy = jobspec.PolicyAllow })
 	const workflows = 20
 	input := `{"x":"` + strings.Repeat("x", 250<<10) + `"}`
 	var whole []uuid.UUID
@@ -64,7 +64,7 @@ func TestWhatFollowsFromWorkflowsHoldsUpNoOutcome(t *testing.T) {
 		t.Errorf("the transaction that ends %d steps enters %d others", workflows, n)
 	}
 	c.GoOn()
-	c.WantCount(workflows*(spec.MaxSteps-1), "steps follow", made)
+	c.WantCount(workflows*(jobspec.MaxSteps-1), "steps follow", made)
 	if n := c.Count(`SELECT sum(octet_length(body)) FROM punctual.run_data`); n > (workflows+1)*len(input) {
 		t.Errorf("bodies of %d bytes are stored, want those of %d inputs of %d bytes", n, workflows, len(input))
 	}

@@ -14,7 +14,7 @@ import (
 	"punctual/scheduler/admit"
 	"punctual/scheduler/breaker"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/fleet"
 	"punctual/store/history"
 )
@@ -285,7 +285,7 @@ func TestARunThatWaitsBeyondItsBoundIsAViolation(t *testing.T) {
 // The claim decides that a run is late, so that its row and its request say the same, whatever ends its replica.
 func TestARunThatIsFirstClaimedLateSaysSo(t *testing.T) {
 	c := NewReplica(t)
-	c.Create("job", Never, Tolerating(10*time.Second), Notify(Hook, spec.EventLate))
+	c.Create("job", Never, Tolerating(10*time.Second), Notify(Hook, jobspec.EventLate))
 	age := func(run uuid.UUID, by time.Duration) {
 		c.Exec(`UPDATE punctual.runs SET due_at = due_at - $2::interval WHERE id = $1`, run, by)
 	}
@@ -325,7 +325,7 @@ func TestARunThatGaveUpWaitingIsADeadLetter(t *testing.T) {
 func TestARunThatIsHeldBackIsToldAsFailing(t *testing.T) {
 	c := NewReplica(t)
 	told := func() int { return c.Count(`SELECT count(*) FROM punctual.notices WHERE event = 'failing'`) }
-	a := c.Manual("held", Notify(Hook, spec.EventFailing))
+	a := c.Manual("held", Notify(Hook, jobspec.EventFailing))
 	c.Finish(Hold(a, Down, a.Lease.ClaimedAt, time.Hour))
 	if n := told(); n != 1 {
 		t.Fatalf("%d notices that it is failing, want 1", n)

@@ -13,7 +13,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/claim"
 	"punctual/store/fleet"
 	"punctual/store/history"
@@ -21,7 +21,7 @@ import (
 )
 
 // limited names limits.
-func limited(names ...string) Option { return func(d *spec.Definition) { d.Limits = names } }
+func limited(names ...string) Option { return func(d *jobspec.Definition) { d.Limits = names } }
 
 // putLimit writes a limit; 0: no bound.
 func putLimit(c Fixture, name string, running, perSecond int) limits.Limit {
@@ -85,7 +85,7 @@ func TestALimitOfOneLetsNoSecondRequestOfARunWork(t *testing.T) {
 	c := NewReplica(t)
 	putLimit(c.Fixture, "one", 1, 0)
 	putLimit(c.Fixture, "rate", 0, 1000)
-	retried := func(d *spec.Definition) { d.Retry.AfterTimeout = new(true) }
+	retried := func(d *jobspec.Definition) { d.Retry.AfterTimeout = new(true) }
 	timedOut := wire.Result{Reason: wire.ReasonTimeout, Sent: true}
 	for name, of := range map[string]struct {
 		option  Option
@@ -96,7 +96,7 @@ func TestALimitOfOneLetsNoSecondRequestOfARunWork(t *testing.T) {
 		"rate":    {limited("rate"), false, domain.RetryRun},
 		"one":     {limited("one"), true, domain.Bury},
 		"both":    {limited("one", "rate"), true, domain.Bury},
-		"retried": {func(d *spec.Definition) { limited("one")(d); retried(d) }, true, domain.RetryRun},
+		"retried": {func(d *jobspec.Definition) { limited("one")(d); retried(d) }, true, domain.RetryRun},
 	} {
 		a := c.Manual(name, of.option)
 		if o := domain.Judge(a, timedOut, c.Clock(), c.Clock()); a.Bounded != of.bounded || o.Verdict != of.verdict {
@@ -111,7 +111,7 @@ func TestALimitOfOneLetsNoSecondRequestOfARunWork(t *testing.T) {
 // taken over with its runs.
 func TestARunHoldsItsLimitsUntilItEnds(t *testing.T) {
 	t.Parallel()
-	async := func(d *spec.Definition) { d.Completion = spec.CompleteAsync }
+	async := func(d *jobspec.Definition) { d.Completion = jobspec.CompleteAsync }
 	for name, goesOn := range map[string]func(c Replica, a domain.Assignment){
 		"retry":      func(c Replica, a domain.Assignment) { c.Finish(Failed(a)) },
 		"given back": func(c Replica, a domain.Assignment) { c.Finish(Unsent(a, domain.GiveBack)) },
@@ -226,9 +226,9 @@ func TestARunThatHasWaitedForAMinuteKeepsWhatItGets(t *testing.T) {
 // skipped, and triggers refused.
 func TestRunsOfAJobInAQueue(t *testing.T) {
 	c := NewReplica(t)
-	queued := func(d *spec.Definition) {
-		d.ConcurrencyPolicy, d.MaxPendingRuns = spec.PolicyQueue, 3
-		d.Schedule = spec.Schedule{Every: spec.DurationOf(time.Second)}
+	queued := func(d *jobspec.Definition) {
+		d.ConcurrencyPolicy, d.MaxPendingRuns = jobspec.PolicyQueue, 3
+		d.Schedule = jobspec.Schedule{Every: jobspec.DurationOf(time.Second)}
 	}
 	job, slot := c.DueNow("job", queued)
 	c.SetNext(job.ID, slot.Add(-4*time.Second))
@@ -265,7 +265,7 @@ func TestLimitsAndTheJobsThatNameThem(t *testing.T) {
 	c := NewReplica(t)
 	putLimit(c.Fixture, "warehouse", 1, 0)
 	_, err := c.TryCreate("job", limited("warehous"))
-	if blames := spec.BlamesOf(err); len(blames) != 1 || blames[0].Message !=
+	if blames := jobspec.BlamesOf(err); len(blames) != 1 || blames[0].Message !=
 		`there is no limit "warehous"; create it with PUT /v1/limits/warehous; did you mean warehouse?` {
 		t.Errorf("an unknown limit is refused with %v", err)
 	}

@@ -10,7 +10,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/admit"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // A stranger has locked a row of one run: its outcome is left, all other outcomes are written.
@@ -41,11 +41,11 @@ func TestALockedRowHoldsUpTheOutcomeOfItsOwnRunOnly(t *testing.T) {
 	} {
 		t.Run(test.rows, func(t *testing.T) {
 			c := NewReplica(t)
-			policy := spec.PolicyForbid
+			policy := jobspec.PolicyForbid
 			if test.wait {
-				policy = spec.PolicyWait
+				policy = jobspec.PolicyWait
 			}
-			victim := c.Manual("victim", Notify(Hook, spec.EventFailing), Overlapping(policy))
+			victim := c.Manual("victim", Notify(Hook, jobspec.EventFailing), Overlapping(policy))
 			if test.twice {
 				c.FinishWhatItCan(Failed(victim))
 				victim = c.Again()

@@ -12,7 +12,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler/credential"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // two claims two runs together: the first of a job that must not overlap.
@@ -172,7 +172,7 @@ func TestAnOutcomeIsLostWhileOtherRunsOfItsLeaseGoOn(t *testing.T) {
 // A lost attempt of a job that asks for at most one is the last.
 func TestAnOutcomeThatIsLostIsTheLastAttemptOfAtMostOnce(t *testing.T) {
 	c := NewReplica(t)
-	a := c.Manual("once", func(d *spec.Definition) { d.Delivery = spec.DeliverAtMostOnce })
+	a := c.Manual("once", func(d *jobspec.Definition) { d.Delivery = jobspec.DeliverAtMostOnce })
 	if _, err := c.Claims.Lose(t.Context(), []uuid.UUID{a.Lease.ID}, nil); err != nil {
 		t.Fatal(err)
 	}

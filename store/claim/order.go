@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -25,7 +25,7 @@ type line struct {
 
 // inLine reports whether runs of a job with the trigger go in order.
 func inLine(job *domain.Job, trigger domain.Trigger) bool {
-	return job.ConcurrencyPolicy == spec.PolicyQueue || job.CatchesUp(trigger)
+	return job.ConcurrencyPolicy == jobspec.PolicyQueue || job.CatchesUp(trigger)
 }
 
 // readLines reads the lines of jobs with the policy queue, and of those whose missed slots wait. It sends nothing if
@@ -41,7 +41,7 @@ func (c *readyClaim) readLines(ctx context.Context) error {
 		if job.IsWorkflow() {
 			workflows = append(workflows, job.ID)
 		}
-		if job.ConcurrencyPolicy != spec.PolicyQueue {
+		if job.ConcurrencyPolicy != jobspec.PolicyQueue {
 			catchUps = append(catchUps, job.ID)
 		}
 	}
@@ -90,7 +90,7 @@ func (c *readyClaim) waitsAtGate(w waitingRun, job *domain.Job, holders []uuid.U
 // replays and backfills, is bounded where it is made.
 func (c *readyClaim) parkOrSkip(w waitingRun, job *domain.Job) {
 	l := c.lines[job.ID]
-	if job.ConcurrencyPolicy == spec.PolicyQueue && !slices.Contains(l.parked, w.RunID) {
+	if job.ConcurrencyPolicy == jobspec.PolicyQueue && !slices.Contains(l.parked, w.RunID) {
 		if l.length >= job.MaxPendingRuns && w.Fence == 0 && !w.Trigger.Ordered() {
 			c.drops(w)
 			c.overlaps.beyond = append(c.overlaps.beyond, w.RunID)
@@ -121,7 +121,7 @@ func (c *dueClaim) countPending(ctx context.Context) error {
 	}
 	var jobs []*domain.Job
 	for _, job := range c.found.Jobs {
-		if job.ConcurrencyPolicy == spec.PolicyQueue {
+		if job.ConcurrencyPolicy == jobspec.PolicyQueue {
 			jobs = append(jobs, job)
 		}
 	}

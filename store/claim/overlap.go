@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -18,9 +18,9 @@ import (
 // claim has decided. Under forbid, all that wait in ready are in its way. It locks nothing, so all may have changed
 // when the new run is claimed. Only the claim decides.
 func (s *Claims) Facing(
-	ctx context.Context, tx *pg.Tx, job uuid.UUID, policy spec.ConcurrencyPolicy, now time.Time,
+	ctx context.Context, tx *pg.Tx, job uuid.UUID, policy jobspec.ConcurrencyPolicy, now time.Time,
 ) (domain.Gate, error) {
-	if policy == spec.PolicyAllow {
+	if policy == jobspec.PolicyAllow {
 		return domain.Gate{}, nil
 	}
 	gates := map[uuid.UUID]Gate{}
@@ -33,7 +33,7 @@ func (s *Claims) Facing(
 		WHERE r.status IN ('pending', 'retrying') AND r.step IS NULL -- its workflow has the gate
 		  AND ($2 OR r.fence IS NULL AND r.trigger NOT IN ('catchup', 'backfill', 'replay'))
 		ORDER BY r.id
-		LIMIT 3`, job, policy == spec.PolicyForbid).Query(pg.Into(&waiting, pgx.RowTo[uuid.UUID]))
+		LIMIT 3`, job, policy == jobspec.PolicyForbid).Query(pg.Into(&waiting, pgx.RowTo[uuid.UUID]))
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return domain.Gate{}, fmt.Errorf("reading what runs of job %s face: %w", job, err)
 	}
@@ -84,17 +84,17 @@ func (c *readyClaim) findUndecided(ctx context.Context) error {
 	for i := range c.waiting {
 		w := &c.waiting[i]
 		g, job := c.gates[w.key.Job], c.found.Job(w.key)
-		if job == nil || job.ConcurrencyPolicy == spec.PolicyAllow || !g.gated || g.busy || w.RunID == g.active ||
-			w.RunID == g.Waiting || w.Fence != 0 || job.ConcurrencyPolicy == spec.PolicyQueue ||
+		if job == nil || job.ConcurrencyPolicy == jobspec.PolicyAllow || !g.gated || g.busy || w.RunID == g.active ||
+			w.RunID == g.Waiting || w.Fence != 0 || job.ConcurrencyPolicy == jobspec.PolicyQueue ||
 			w.Trigger == domain.TriggerCatchup || w.Trigger.Ordered() ||
-			w.dated && job.ConcurrencyPolicy != spec.PolicyReplace { // it was accepted: it waits for its turn
+			w.dated && job.ConcurrencyPolicy != jobspec.PolicyReplace { // it was accepted: it waits for its turn
 			continue
 		}
 		w.policy = job.ConcurrencyPolicy
-		if w.policy == spec.PolicyReplace {
+		if w.policy == jobspec.PolicyReplace {
 			named = append(named, g.Holders()...)
 		}
-		if g.Waiting != uuid.Nil && (w.policy == spec.PolicyReplace || g.waitsFor.expired) {
+		if g.Waiting != uuid.Nil && (w.policy == jobspec.PolicyReplace || g.waitsFor.expired) {
 			named = append(named, g.Waiting)
 		}
 	}
@@ -145,7 +145,7 @@ func (c *readyClaim) admit(w waitingRun, g *Gate) bool {
 // work.
 func (c *readyClaim) drops(w waitingRun) {
 	if w.Trigger != domain.TriggerSchedule {
-		c.events = append(c.events, RunEvent{c.found.Job(w.key), spec.EventDropped, w.RunID})
+		c.events = append(c.events, RunEvent{c.found.Job(w.key), jobspec.EventDropped, w.RunID})
 		c.batch.Dropped++
 	}
 }

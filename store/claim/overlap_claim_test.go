@@ -17,7 +17,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/jobs"
 )
@@ -25,10 +25,10 @@ import (
 // Many runs are entered at once, as a transaction that has not asked may do.
 func TestOneClaimDecidesAboutManyRunsOfAJob(t *testing.T) {
 	t.Parallel()
-	for policy, want := range map[spec.ConcurrencyPolicy][]string{
-		spec.PolicyForbid:  {"running", "skipped overlap", "skipped overlap", "skipped overlap"},
-		spec.PolicyWait:    {"running", "pending", "skipped overlap", "skipped overlap"},
-		spec.PolicyReplace: {"cancelled replaced", "cancelled replaced", "cancelled replaced", "running"},
+	for policy, want := range map[jobspec.ConcurrencyPolicy][]string{
+		jobspec.PolicyForbid:  {"running", "skipped overlap", "skipped overlap", "skipped overlap"},
+		jobspec.PolicyWait:    {"running", "pending", "skipped overlap", "skipped overlap"},
+		jobspec.PolicyReplace: {"cancelled replaced", "cancelled replaced", "cancelled replaced", "running"},
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			c := NewReplica(t)
@@ -98,13 +98,13 @@ func TestWhateverComesTogetherNoTwoRunsOverlap(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("RUNS")); err == nil {
 		times = n
 	}
-	for _, policy := range []spec.ConcurrencyPolicy{
-		spec.PolicyAllow, spec.PolicyForbid, spec.PolicyWait, spec.PolicyReplace,
+	for _, policy := range []jobspec.ConcurrencyPolicy{
+		jobspec.PolicyAllow, jobspec.PolicyForbid, jobspec.PolicyWait, jobspec.PolicyReplace,
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			c := NewReplica(t)
 			names := []string{"a", "b", "c"}
-			r := raced{Replica: c, inFlight: map[uuid.UUID]*atomic.Int32{}, exclusive: policy != spec.PolicyAllow}
+			r := raced{Replica: c, inFlight: map[uuid.UUID]*atomic.Int32{}, exclusive: policy != jobspec.PolicyAllow}
 			for _, name := range names {
 				r.inFlight[c.Create(name, Every(time.Second), Overlapping(policy)).ID] = new(atomic.Int32)
 			}

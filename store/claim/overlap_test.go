@@ -10,7 +10,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 )
@@ -62,7 +62,7 @@ func TestAJobThatMayOverlapAgainIsNotHeldUpInOperations(t *testing.T) {
 	job := c.Create("job", patient, Forbid)
 	dead := c.Die("job", 3)
 	c.One(slot(c, job.ID, 1))
-	c.Edit("job", Overlapping(spec.PolicyAllow))
+	c.Edit("job", Overlapping(jobspec.PolicyAllow))
 	c.Backfill(letters.BackfillRequest{Job: "job", From: Began.Add(-20 * time.Hour), To: Began.Add(-5 * time.Hour)})
 	c.NextBatch()
 	if n := c.Backfilled(job.ID); n < 15 {
@@ -77,13 +77,13 @@ func TestAJobThatMayOverlapAgainIsNotHeldUpInOperations(t *testing.T) {
 func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 	t.Parallel()
 	for _, k := range []struct {
-		policy spec.ConcurrencyPolicy
+		policy jobspec.ConcurrencyPolicy
 		want   []string
 	}{
-		{spec.PolicyAllow, []string{"succeeded", "succeeded", "succeeded", "succeeded"}},
-		{spec.PolicyForbid, []string{"succeeded", "409", "409", "409"}},
-		{spec.PolicyWait, []string{"succeeded", "succeeded", "409", "409"}},
-		{spec.PolicyReplace, []string{"cancelled replaced", "cancelled replaced", "cancelled replaced", "succeeded"}},
+		{jobspec.PolicyAllow, []string{"succeeded", "succeeded", "succeeded", "succeeded"}},
+		{jobspec.PolicyForbid, []string{"succeeded", "409", "409", "409"}},
+		{jobspec.PolicyWait, []string{"succeeded", "succeeded", "409", "409"}},
+		{jobspec.PolicyReplace, []string{"cancelled replaced", "cancelled replaced", "cancelled replaced", "succeeded"}},
 	} {
 		t.Run(string(k.policy), func(t *testing.T) {
 			c := NewReplica(t)
@@ -101,7 +101,7 @@ func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 				if len(b.Runs) == 0 {
 					break
 				}
-				if len(b.Runs) > 1 && k.policy != spec.PolicyAllow {
+				if len(b.Runs) > 1 && k.policy != jobspec.PolicyAllow {
 					t.Errorf("%d runs start side by side", len(b.Runs))
 				}
 				for _, a := range b.Runs {
@@ -129,15 +129,15 @@ func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 // Every kind of edit settles the slots that are due.
 func TestSlotsThatAnEditSettlesObeyThePolicy(t *testing.T) {
 	t.Parallel()
-	for policy, want := range map[spec.ConcurrencyPolicy][]string{
-		spec.PolicyAllow: {"schedule running", "schedule running", "schedule running", "schedule running"},
-		spec.PolicyForbid: {
+	for policy, want := range map[jobspec.ConcurrencyPolicy][]string{
+		jobspec.PolicyAllow: {"schedule running", "schedule running", "schedule running", "schedule running"},
+		jobspec.PolicyForbid: {
 			"schedule running", "schedule skipped overlap x1", "schedule skipped overlap x1", "schedule skipped overlap x1",
 		},
-		spec.PolicyWait: {
+		jobspec.PolicyWait: {
 			"schedule running", "schedule pending", "schedule skipped overlap x1", "schedule skipped overlap x1",
 		},
-		spec.PolicyReplace: {
+		jobspec.PolicyReplace: {
 			"schedule cancelled replaced", "schedule cancelled replaced", "schedule cancelled replaced", "schedule running",
 		},
 	} {
@@ -169,7 +169,7 @@ func TestARunThatHasExpiredWhileItWaitedBlocksNobody(t *testing.T) {
 	for _, how := range []string{"a slot", "a trigger", "an edit"} {
 		t.Run(how, func(t *testing.T) {
 			c := NewReplica(t)
-			job := c.Create("job", patient, Overlapping(spec.PolicyWait), Expiring(100*time.Hour))
+			job := c.Create("job", patient, Overlapping(jobspec.PolicyWait), Expiring(100*time.Hour))
 			active := c.One(slot(c, job.ID, 9))
 			if b := slot(c, job.ID, 8); len(b.Runs) != 0 {
 				t.Fatal("the second slot does not wait")
@@ -210,7 +210,7 @@ func TestWaitingAtAGateCostsNothing(t *testing.T) {
 	running := make([]domain.Assignment, n)
 	for i := range n {
 		name := fmt.Sprintf("job-%d", i)
-		c.Create(name, Never, Overlapping(spec.PolicyWait))
+		c.Create(name, Never, Overlapping(jobspec.PolicyWait))
 		running[i] = c.Begun(name)
 		c.Trigger(name)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -46,7 +46,7 @@ var plannedRuns = pg.Columns[plannedRun]{
 func lateness(runs []plannedRun) (events []RunEvent) {
 	for _, r := range runs {
 		if r.Late {
-			events = append(events, RunEvent{r.job, spec.EventLate, r.id})
+			events = append(events, RunEvent{r.job, jobspec.EventLate, r.id})
 		}
 	}
 	return events
@@ -78,7 +78,7 @@ var skipColumns = pg.Columns[Skip]{
 func misses(skips []Skip) (events []RunEvent) {
 	for _, s := range skips {
 		if s.Reason == domain.ReasonMissed {
-			events = append(events, RunEvent{s.Job, spec.EventMissed, s.ID})
+			events = append(events, RunEvent{s.Job, jobspec.EventMissed, s.ID})
 		}
 	}
 	return events

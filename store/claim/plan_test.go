@@ -8,7 +8,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/definitions"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -89,7 +89,7 @@ func TestSettledSlotsWaitInReadyOnce(t *testing.T) {
 // missed because another run is active or waiting.
 func TestAnEditKeepsWhatIsToBeCaughtUp(t *testing.T) {
 	c := NewReplica(t)
-	job := c.Create("job", Every(time.Hour), Missed(spec.MissedFireAll), Overlapping(spec.PolicyWait),
+	job := c.Create("job", Every(time.Hour), Missed(jobspec.MissedFireAll), Overlapping(jobspec.PolicyWait),
 		Tolerating(time.Second))
 	active, waiting := domain.NewRunID(time.Now()), domain.NewRunID(time.Now())
 	for _, id := range []uuid.UUID{active, waiting} {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -51,7 +51,7 @@ func readQueues(ctx context.Context, q pg.Querier) (QueueSet, error) {
 func (q QueueSet) ID(field, name string) (int16, error) {
 	id, ok := q[name]
 	if !ok {
-		return 0, spec.Blame(field, "there is no queue %.80q; there are: %s",
+		return 0, jobspec.Blame(field, "there is no queue %.80q; there are: %s",
 			name, strings.Join(slices.Sorted(maps.Keys(q)), ", "))
 	}
 	return id, nil

@@ -17,7 +17,7 @@ import (
 	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/freeze"
@@ -133,13 +133,13 @@ type waitingRun struct {
 	key definitions.Version
 	domain.Assignment
 
-	policy  spec.ConcurrencyPolicy // decides whether it overlaps; empty: that is decided, or it waits for its turn
-	overdue bool                   // the target works on, and has passed its deadline
-	deleted bool                   // the run's job is deleted
-	fresh   bool                   // it was never claimed before
-	unsent  bool                   // no attempt of it was ever sent
-	dated   bool                   // it was dated: it became a run once it was due
-	heavy   bool                   // its body is not read, because those before it come to mostBodies
+	policy  jobspec.ConcurrencyPolicy // decides whether it overlaps; empty: that is decided, or it waits for its turn
+	overdue bool                      // the target works on, and has passed its deadline
+	deleted bool                      // the run's job is deleted
+	fresh   bool                      // it was never claimed before
+	unsent  bool                      // no attempt of it was ever sent
+	dated   bool                      // it was dated: it became a run once it was due
+	heavy   bool                      // its body is not read, because those before it come to mostBodies
 	started time.Time
 	losses  int // attempts in a row, just before this one, that ended by silence: 0, 1 or 2 (for two or more)
 	kept    KeptResponse
@@ -372,12 +372,12 @@ func (c *readyClaim) passGatesOfSteps() {
 // now. Runs that replace others are decided about before all that they may replace, and the newest of them first.
 func (c *readyClaim) decide() {
 	for _, w := range slices.Backward(c.waiting) {
-		if w.policy == spec.PolicyReplace {
+		if w.policy == jobspec.PolicyReplace {
 			c.settle(w)
 		}
 	}
 	for _, w := range c.waiting {
-		if w.policy != spec.PolicyReplace {
+		if w.policy != jobspec.PolicyReplace {
 			c.settle(w)
 		}
 	}
@@ -410,7 +410,7 @@ func (c *readyClaim) settle(w waitingRun) {
 	w.Gated = w.Step == "" && // a step is under the gate that its workflow has
 		(g.gated || catchesUp || g.active == w.RunID)
 	switch holders := g.Holders(); {
-	case w.Gated && g.busy, !there && (catchesUp || job.ConcurrencyPolicy != spec.PolicyAllow): // or it was just made
+	case w.Gated && g.busy, !there && (catchesUp || job.ConcurrencyPolicy != jobspec.PolicyAllow): // or it was just made
 		c.putOff(w.RunID, c.claims.later.in(job.ID))
 		return
 	case c.missed(w, job):
@@ -459,11 +459,11 @@ func (c *readyClaim) settle(w waitingRun) {
 	w.Job, w.Held = job, c.held[w.RunID]
 	c.start = append(c.start, w.RunID)
 	if w.fresh && c.following.Starts(job) {
-		c.events = append(c.events, RunEvent{job, spec.EventStarted, w.RunID})
+		c.events = append(c.events, RunEvent{job, jobspec.EventStarted, w.RunID})
 	}
 	if w.unsent && w.TurnsLate(c.now) { // the claim decides, so that the row says what the request says
 		w.Late = true
-		c.late, c.events = append(c.late, w.RunID), append(c.events, RunEvent{job, spec.EventLate, w.RunID})
+		c.late, c.events = append(c.late, w.RunID), append(c.events, RunEvent{job, jobspec.EventLate, w.RunID})
 	}
 	c.batch.Runs = append(c.batch.Runs, w.Assignment)
 }

@@ -9,7 +9,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // replace claims, without a worker slot, the slots and the ready runs that replace the runs in flight of these jobs.
@@ -93,7 +93,7 @@ func TestASuccessorIsLeftToTheClaimThatHasAWorkerSlot(t *testing.T) {
 func TestASuccessorComesBeforeWhatElseOfItsTenantWaits(t *testing.T) {
 	c := NewReplica(t)
 	a := c.Manual("job", Replacing)
-	b := c.Manual("waits", Overlapping(spec.PolicyWait))
+	b := c.Manual("waits", Overlapping(jobspec.PolicyWait))
 	c.Create("other", Never)
 	c.Trigger("other")
 	c.Exec(`UPDATE punctual.ready SET due_at = now() - interval '1 hour'`)

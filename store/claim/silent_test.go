@@ -8,7 +8,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/claim"
 )
 
@@ -31,11 +31,11 @@ func TestASilentTargetIsNoticedWhateverIsInFlight(t *testing.T) {
 	t.Cleanup(target.Close)
 	t.Cleanup(func() { close(over) })
 	at := func(path string) Option {
-		return func(d *spec.Definition) { d.Target.URL = target.URL + path }
+		return func(d *jobspec.Definition) { d.Target.URL = target.URL + path }
 	}
 	c.Limit("max_concurrent_runs", 1)
 	c.Create("silent", Never, ByCallback, at("/accept"))
-	c.Create("slow", Never, at("/slow"), func(d *spec.Definition) { d.Timeout = spec.DurationOf(time.Hour) })
+	c.Create("slow", Never, at("/slow"), func(d *jobspec.Definition) { d.Timeout = jobspec.DurationOf(time.Hour) })
 	replicate(c.Fixture, "default", 1)
 	silent := c.Trigger("silent")
 	c.Until("the target has accepted", `SELECT count(*) = 1

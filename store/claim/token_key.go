@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 )
@@ -16,7 +16,7 @@ func (s *Claims) loadTokenKey(ctx context.Context, q pg.Querier, jobs map[defini
 		return nil
 	}
 	for key, job := range jobs {
-		if job.Completion == spec.CompleteAsync || key.Step != "" {
+		if job.Completion == jobspec.CompleteAsync || key.Step != "" {
 			_, err := s.ReadTokenKey(ctx, q)
 			return err
 		}

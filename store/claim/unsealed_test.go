@@ -10,7 +10,7 @@ import (
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/jobs"
 )
@@ -27,7 +27,7 @@ func TestAPayloadThatDoesNotOpenStopsNoOther(t *testing.T) {
 		c.Must(err)
 	}
 	for _, job := range []string{"run", "defined"} {
-		first.Create(job, Never, func(d *spec.Definition) {
+		first.Create(job, Never, func(d *jobspec.Definition) {
 			if job == "defined" {
 				d.Target.Body = body
 			}
@@ -39,7 +39,7 @@ func TestAPayloadThatDoesNotOpenStopsNoOther(t *testing.T) {
 	first.StartWorkflow("flow", string(body))
 	trigger(first, "run")
 	first.Trigger("defined")
-	first.DueNow("due", func(d *spec.Definition) { d.Target.Body = body })
+	first.DueNow("due", func(d *jobspec.Definition) { d.Target.Body = body })
 	first.Emit("paid", string(body))
 	lost := Value[[]byte](first.Fixture, `SELECT sealed FROM punctual.data_keys WHERE payloads`)
 	id := Value[int64](first.Fixture, `SELECT id FROM punctual.data_keys WHERE payloads`)
@@ -103,7 +103,7 @@ func TestAPayloadThatDoesNotOpenStopsNoOther(t *testing.T) {
 	if shown := string(c.Get("defined").Definition.Target.Body); !strings.Contains(shown, "cannot be opened") {
 		t.Errorf("the body is shown as %s", shown)
 	}
-	_, err = c.TryEdit("defined", func(d *spec.Definition) { d.Description = "x" })
+	_, err = c.TryEdit("defined", func(d *jobspec.Definition) { d.Description = "x" })
 	if err == nil || !strings.Contains(err.Error(), "give its body anew") {
 		t.Errorf("an edit that keeps the body: %v", err)
 	}
@@ -136,7 +136,7 @@ func TestAPayloadThatDoesNotOpenStopsNoOther(t *testing.T) {
 		}
 	}
 	c.WantCount(0, "items are set aside", `SELECT count(*) FROM punctual.set_aside`)
-	edited := c.Edit("defined", func(d *spec.Definition) { d.Target.Body = json.RawMessage(`{"b":2}`) })
+	edited := c.Edit("defined", func(d *jobspec.Definition) { d.Target.Body = json.RawMessage(`{"b":2}`) })
 	if string(edited.Definition.Target.Body) != `{"b":2}` {
 		t.Errorf("the body is %s", edited.Definition.Target.Body)
 	}

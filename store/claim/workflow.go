@@ -11,7 +11,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/aside"
 	"punctual/store/definitions"
 	"punctual/store/pg"
@@ -191,7 +191,7 @@ type concerned struct {
 
 // part is the part of a workflow that decides what follows when steps end.
 type part struct {
-	spec.Definition
+	jobspec.Definition
 	last bool // it decides, too, whether all have ended
 }
 
@@ -340,7 +340,7 @@ type stepRow struct {
 	skip *domain.SkippedStep // nil: it starts
 }
 
-func newStep(w *workflow, step spec.Step, skip *domain.SkippedStep) stepRow {
+func newStep(w *workflow, step jobspec.Step, skip *domain.SkippedStep) stepRow {
 	return stepRow{w, step.Name, w.job.Step(step.Name), skip}
 }
 
@@ -698,7 +698,7 @@ func (c *readyClaim) endWorkflow(w waitingRun, job *domain.Job) {
 	w.Job = job
 	switch {
 	case live != nil && live.late():
-		c.ended = append(c.ended, domain.JudgeSilent(w.Assignment, 0, w.started, spec.Later(c.now, deadline)))
+		c.ended = append(c.ended, domain.JudgeSilent(w.Assignment, 0, w.started, jobspec.Later(c.now, deadline)))
 	case live != nil && live.advance().Ended:
 		c.ended = append(c.ended, domain.JudgeSteps(w.Assignment, live.runs, live.reason, w.started, c.now))
 	case !c.now.Before(deadline) && live != nil && !live.halted() && domain.MayCleanUp(job.Definition, live.runs):

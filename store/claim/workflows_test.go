@@ -13,7 +13,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/claim"
 	"punctual/store/history"
 	"punctual/store/jobs"
@@ -23,7 +23,7 @@ func TestAWorkflowGoesThroughItsSteps(t *testing.T) {
 	c := NewReplica(t)
 	c.Create("etl", Never, Steps("extract", "left<extract", "right<extract", "load<left,right"))
 	a := c.StartWorkflow("etl", `{"day":"{{run}}"}`)
-	if a.Job.ConcurrencyPolicy != spec.PolicyAllow || a.Gated {
+	if a.Job.ConcurrencyPolicy != jobspec.PolicyAllow || a.Gated {
 		t.Errorf("the policy is %s, gated: %t", a.Job.ConcurrencyPolicy, a.Gated)
 	}
 	got := c.ClaimSteps() // within the transaction in which the workflow began, so no chore was needed
@@ -135,7 +135,7 @@ func TestWorkflowsEndAsTheReferenceSays(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(35, 7))
 	fate := map[uuid.UUID]map[string]domain.Status{}
-	graph := map[uuid.UUID][]spec.Step{}
+	graph := map[uuid.UUID][]jobspec.Step{}
 	for i := range n {
 		job := fmt.Sprintf("w%d", i)
 		var list []string
@@ -199,7 +199,7 @@ func TestWorkflowsEndAsTheReferenceSays(t *testing.T) {
 // taken is the fate of a step that a rerun has kept or set: it has succeeded whatever those before it do.
 const taken domain.Status = "taken"
 
-func randomFate(random *rand.Rand, list []spec.Step) map[string]domain.Status {
+func randomFate(random *rand.Rand, list []jobspec.Step) map[string]domain.Status {
 	fate := map[string]domain.Status{}
 	for _, s := range list {
 		fate[s.Name] = []domain.Status{
@@ -257,7 +257,7 @@ func endsOf(c Replica, run uuid.UUID) map[string]domain.Status {
 }
 
 // checkWorkflows compares workflows that have ended with what the reference says.
-func checkWorkflows(c Replica, graph map[uuid.UUID][]spec.Step, fate map[uuid.UUID]map[string]domain.Status) {
+func checkWorkflows(c Replica, graph map[uuid.UUID][]jobspec.Step, fate map[uuid.UUID]map[string]domain.Status) {
 	c.T.Helper()
 	for run, list := range graph {
 		want := referenceEnds(list, fate[run])
@@ -275,10 +275,10 @@ func checkWorkflows(c Replica, graph map[uuid.UUID][]spec.Step, fate map[uuid.UU
 }
 
 // referenceTaken returns the steps that a rerun takes as succeeded, of a run whose steps ended so.
-func referenceTaken(list []spec.Step, r domain.StepRerun, ended map[string]domain.Status) (names []string) {
+func referenceTaken(list []jobspec.Step, r domain.StepRerun, ended map[string]domain.Status) (names []string) {
 	var kept func(name string) bool
 	kept = func(name string) bool {
-		s := list[slices.IndexFunc(list, func(s spec.Step) bool { return s.Name == name })]
+		s := list[slices.IndexFunc(list, func(s jobspec.Step) bool { return s.Name == name })]
 		_, set := r.Set[name]
 		return !set && ended[name] == domain.StatusSucceeded && !slices.Contains(r.From, name) &&
 			!slices.ContainsFunc(s.DependsOn, func(on string) bool { return !kept(on) })
@@ -292,20 +292,20 @@ func referenceTaken(list []spec.Step, r domain.StepRerun, ended map[string]domai
 }
 
 // referenceEnds interprets a workflow: how its steps end when each that runs meets its fate.
-func referenceEnds(list []spec.Step, fate map[string]domain.Status) string {
+func referenceEnds(list []jobspec.Step, fate map[string]domain.Status) string {
 	end := map[string]domain.Status{}
 	var of func(name string) domain.Status
 	of = func(name string) domain.Status {
 		if status, known := end[name]; known {
 			return status
 		}
-		s := list[slices.IndexFunc(list, func(s spec.Step) bool { return s.Name == name })]
+		s := list[slices.IndexFunc(list, func(s jobspec.Step) bool { return s.Name == name })]
 		if end[name] = fate[name]; fate[name] == taken {
 			end[name] = domain.StatusSucceeded
 			return end[name]
 		}
 		for _, on := range s.DependsOn {
-			if of(on) != domain.StatusSucceeded && s.When != spec.WhenEnded {
+			if of(on) != domain.StatusSucceeded && s.When != jobspec.WhenEnded {
 				end[name] = domain.StatusSkipped
 			}
 		}
@@ -388,8 +388,8 @@ func TestAWorkflowThatStandsStillGoesOnAfterAMinute(t *testing.T) {
 // A step whose job is deleted before it begins to wait for approval is asked to end once, and ends when it begins.
 func TestAnApprovalThatAReplicaHasEndsWithItsJob(t *testing.T) {
 	c := NewReplica(t)
-	c.Create("w", Never, Steps("a"), func(d *spec.Definition) {
-		d.Steps[0] = spec.Step{Name: "a", Approval: &spec.Approval{}}
+	c.Create("w", Never, Steps("a"), func(d *jobspec.Definition) {
+		d.Steps[0] = jobspec.Step{Name: "a", Approval: &jobspec.Approval{}}
 	})
 	run := c.StartWorkflow("w", "").RunID
 	a := c.ClaimSteps()["a"]
@@ -413,7 +413,7 @@ func TestAnApprovalThatAReplicaHasEndsWithItsJob(t *testing.T) {
 // Steps that wait are in nobody's way: their workflow is. (Under wait a trigger was refused because of them.)
 func TestStepsThatWaitKeepNoOtherRunFromWaiting(t *testing.T) {
 	c := NewReplica(t)
-	c.Create("w", Never, Steps("a", "b"), Overlapping(spec.PolicyWait))
+	c.Create("w", Never, Steps("a", "b"), Overlapping(jobspec.PolicyWait))
 	c.StartWorkflow("w", "") // its two steps wait to be claimed
 	if _, err := c.TryTrigger("w"); err != nil {
 		t.Errorf("a trigger is refused while no run waits: %v", err)
@@ -430,7 +430,7 @@ func TestVerifyCountsTheStartsOfStepsAtALimit(t *testing.T) {
 		t.Run(fmt.Sprint(want), func(t *testing.T) {
 			c := NewReplica(t)
 			putLimit(c.Fixture, "api", 0, 1)
-			c.Create("w", Never, limited("api"), Steps("a", "b", "c"), func(d *spec.Definition) {
+			c.Create("w", Never, limited("api"), Steps("a", "b", "c"), func(d *jobspec.Definition) {
 				for i := range d.Steps {
 					d.Steps[i].Limits = own
 				}

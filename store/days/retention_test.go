@@ -16,7 +16,7 @@ import (
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/days"
 	"punctual/store/definitions"
@@ -423,7 +423,7 @@ func TestWindowReachesNoFurtherBackThanRunsAreKept(t *testing.T) {
 	c := NewFixture(t)
 	month := c.Create("month", Every(time.Hour), Window(store.DefaultRetention))
 	_, err := c.TryCreate("more", Every(time.Hour), Window(store.DefaultRetention+time.Second))
-	if wrong, is := errors.AsType[spec.Problem](err); !is || wrong.Field != "missed.window" ||
+	if wrong, is := errors.AsType[jobspec.Problem](err); !is || wrong.Field != "missed.window" ||
 		!strings.Contains(wrong.Message, store.DefaultRetention.String()) {
 		t.Errorf("a longer window: %v", err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/cache"
 	"punctual/store/pg"
 	"punctual/store/seal"
@@ -195,7 +195,7 @@ func unmarshal(text []byte, into any) error {
 
 // CompileText compiles the text of a definition, as it is stored, and does not keep the result.
 func (d *Definitions) CompileText(key Version, tenant int32, text []byte) (*domain.Job, error) {
-	var def spec.Definition
+	var def jobspec.Definition
 	text, err := d.sealer.OpenDocument(text)
 	if err != nil {
 		return nil, fmt.Errorf("reading the definition of job %s version %d: %w", key.Job, key.Version, err)
@@ -208,27 +208,27 @@ func (d *Definitions) CompileText(key Version, tenant int32, text []byte) (*doma
 
 // Compile compiles a definition and does not keep the result. A window that was written when runs were kept for longer
 // is cut to the retention: an older slot can only become a skip. One-shots are never dropped, however old.
-func (d *Definitions) Compile(key Version, tenant int32, def spec.Definition) (*domain.Job, error) {
+func (d *Definitions) Compile(key Version, tenant int32, def jobspec.Definition) (*domain.Job, error) {
 	job, err := domain.Compile(key.Job, tenant, key.Version, def, d.jitter)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the job
 	}
 	job.Kept = d.retention
 	if job.Schedule.Kind().Recurring() && job.Missed.Window.Value() > d.retention {
-		job.Missed.Window = spec.DurationOf(d.retention)
+		job.Missed.Window = jobspec.DurationOf(d.retention)
 	}
 	return job, err
 }
 
 // Timetable compiles only the schedule of a definition, from its text, and its jitter; an empty jitter is an absent
 // one. The timetable is no single job's: it does not know where in the jitter a job's slots are due.
-func (d *Definitions) Timetable(schedule, jitter []byte) (*spec.Timetable, error) {
-	var def spec.Definition
+func (d *Definitions) Timetable(schedule, jitter []byte) (*jobspec.Timetable, error) {
+	var def jobspec.Definition
 	if err := unmarshal(schedule, &def.Schedule); err != nil {
 		return nil, fmt.Errorf("reading a schedule: %w", err)
 	}
 	if len(jitter) > 0 {
 		_ = def.Jitter.UnmarshalText(jitter) // never fails
 	}
-	return spec.NewTimetable(uuid.Nil, def.WithDefaults(), d.jitter)
+	return jobspec.NewTimetable(uuid.Nil, def.WithDefaults(), d.jitter)
 }

@@ -9,26 +9,26 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // A definition in which every field is set is read as encoding/json reads it.
 func TestADefinitionIsReadWhole(t *testing.T) {
 	t.Parallel()
-	var want spec.Definition
+	var want jobspec.Definition
 	fill(t, reflect.ValueOf(&want).Elem())
 	text, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := func(how func(into *spec.Definition) error) (d spec.Definition) {
+	read := func(how func(into *jobspec.Definition) error) (d jobspec.Definition) {
 		if err := how(&d); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
 		return d
 	}
-	got := read(func(d *spec.Definition) error { return unmarshal(text, d) })
-	by := read(func(d *spec.Definition) error {
+	got := read(func(d *jobspec.Definition) error { return unmarshal(text, d) })
+	by := read(func(d *jobspec.Definition) error {
 		strict := json.NewDecoder(bytes.NewReader(text))
 		strict.DisallowUnknownFields()
 		return strict.Decode(d)
@@ -41,7 +41,7 @@ func TestADefinitionIsReadWhole(t *testing.T) {
 		t.Errorf("%s is read as %s (%v)", text, again, err)
 	}
 	for _, broken := range []string{`{"name":"a","newer":1}`, `{"name":1}`, `{"target":{"body":{}`, `[]`, ``} {
-		if err := unmarshal([]byte(broken), new(spec.Definition)); err == nil {
+		if err := unmarshal([]byte(broken), new(jobspec.Definition)); err == nil {
 			t.Errorf("%s is read", broken)
 		}
 	}
@@ -54,17 +54,17 @@ func fill(t *testing.T, v reflect.Value) {
 	case *json.RawMessage:
 		*into = json.RawMessage(`{"a":[1e400,{"b":null,"b":"\ud83d\ude00"}]}`)
 		return
-	case *spec.EventFilter:
+	case *jobspec.EventFilter:
 		*into = `{"country":["DE","AT"],"paid":true}`
 		return
-	case *spec.Duration:
-		*into = spec.DurationOf(90 * time.Second)
+	case *jobspec.Duration:
+		*into = jobspec.DurationOf(90 * time.Second)
 		return
-	case *spec.Instant:
-		*into = spec.InstantOf(time.Unix(1e9, 0))
+	case *jobspec.Instant:
+		*into = jobspec.InstantOf(time.Unix(1e9, 0))
 		return
-	case *spec.Hidden:
-		*into = spec.SealedAs(uuid.MustParse("019ad964-3b80-8b21-8f6e-1d2c3b4a5968"))
+	case *jobspec.Hidden:
+		*into = jobspec.SealedAs(uuid.MustParse("019ad964-3b80-8b21-8f6e-1d2c3b4a5968"))
 		return
 	}
 	switch v.Kind() {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/aside"
 	"punctual/store/audit"
 	"punctual/store/days"
@@ -99,10 +99,10 @@ func (s *Events) Try(ctx context.Context, tenant int32, name string, body json.R
 		WHERE v.tenant = $1 AND v.event = $2 AND j.tenant = $1 AND j.state <> 'deleted'
 		ORDER BY j.name`, tenant, name)
 	t := WouldEmit{Runs: []string{}, Paused: []string{}}
-	filters := filters{fields: spec.FieldsOf(body)}
+	filters := filters{fields: jobspec.FieldsOf(body)}
 	err := pg.Each3(rows, func(job string, paused bool, filter string) {
 		switch {
-		case !filters.match(spec.EventFilter(filter)):
+		case !filters.match(jobspec.EventFilter(filter)):
 			t.Unmatched++
 		case paused:
 			t.Skipped++
@@ -117,18 +117,18 @@ func (s *Events) Try(ctx context.Context, tenant int32, name string, body json.R
 
 // filters decide about one event. Many subscribers have the same filter.
 type filters struct {
-	fields spec.EventFields
-	known  map[spec.EventFilter]bool
+	fields jobspec.EventFields
+	known  map[jobspec.EventFilter]bool
 }
 
-func (f *filters) match(filter spec.EventFilter) bool {
+func (f *filters) match(filter jobspec.EventFilter) bool {
 	if filter == "" {
 		return true
 	}
 	matches, known := f.known[filter]
 	if !known {
 		if f.known == nil {
-			f.known = map[spec.EventFilter]bool{}
+			f.known = map[jobspec.EventFilter]bool{}
 		}
 		matches = filter.Matcher().Matches(f.fields)
 		f.known[filter] = matches

@@ -15,7 +15,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/events"
 	"punctual/store/history"
 	"punctual/store/jobs"
@@ -53,7 +53,7 @@ func wantMap(t *testing.T, what string, got, want map[string]string) {
 
 func TestAnEventMakesARunOfEachSubscriber(t *testing.T) {
 	c := NewReplica(t)
-	own := func(d *spec.Definition) { d.Target.Body = json.RawMessage(`{"mine": true}`) }
+	own := func(d *jobspec.Definition) { d.Target.Body = json.RawMessage(`{"mine": true}`) }
 	plain := c.Create("plain", On("invoice.paid", ""))
 	c.Create("own", On("invoice.paid", ""), own)
 	c.Create("german", On("invoice.paid", `{"country": ["DE", "AT"], "paid": true}`))
@@ -224,7 +224,7 @@ func TestTenantsTakeTurnsWithTheirEvents(t *testing.T) {
 // Each of many filters looks at a body of many fields. Postgres ends a transaction in which that takes five seconds.
 func TestABodyIsReadOnceForAllFilters(t *testing.T) {
 	c := NewReplica(t)
-	definitions := make([]spec.Definition, 500)
+	definitions := make([]jobspec.Definition, 500)
 	for i := range definitions {
 		definitions[i] = Definition(fmt.Sprint("job", i), On("big", fmt.Sprintf(`{"0": %d}`, i)))
 	}

@@ -12,7 +12,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/aside"
 	"punctual/store/claim"
 	"punctual/store/days"
@@ -129,7 +129,7 @@ func (f *fanOut) read(ctx context.Context) (found bool, err error) {
 	found, err = pg.Some(f.events.db.Chores.QueryRow(ctx, `
 		SELECT tenant, name, body FROM punctual.events WHERE id = $1 AND turn_at IS NOT NULL`, f.id).
 		Scan(&f.tenant, &f.name, seal.Noting(&body, &plain)))
-	f.fields = spec.FieldsOf(body)
+	f.fields = jobspec.FieldsOf(body)
 	if err == nil && plain && f.events.db.Seals() { // it was emitted in SQL
 		err = pg.Exec(ctx, f.events.db.Chores, `UPDATE punctual.events SET body = $2 WHERE id = $1`, f.id, body)
 	}
@@ -193,7 +193,7 @@ type subscriber struct {
 	job    uuid.UUID
 	is     bool // else it had another version when the event was emitted
 	paused bool
-	filter spec.EventFilter
+	filter jobspec.EventFilter
 }
 
 // decide finds out what becomes of the next subscribers. It keeps those that get a run or a skip from being deleted,

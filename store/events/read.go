@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 	"punctual/store/seal"
 )
@@ -95,7 +95,7 @@ func (s *Events) Get(
 	if err := s.db.Callers.Reader(tenant).SendBatch(ctx, &b).Close(); err != nil {
 		return d, pg.Found(err, "event %s", id)
 	}
-	d.Body = spec.ShownJSON(d.Body)
+	d.Body = jobspec.ShownJSON(d.Body)
 	var next string
 	d.Runs, next = pg.Cut(d.Runs, page, listOfRuns, func(r EventRun) uuid.UUID { return r.ID })
 	d.NextCursor = pg.OrNull(next)
@@ -165,7 +165,7 @@ ORDER BY n.name`
 // Names returns the names of events that the tenant has emitted or subscribed to, and the cursor of the next page.
 func (s *Events) Names(ctx context.Context, tenant int32, page pg.Page) (found []EventName, next string, err error) {
 	after, err := base64.RawURLEncoding.Strict().DecodeString(page.Cursor)
-	if err != nil || page.Cursor != "" && !spec.NameForm.Match(after) {
+	if err != nil || page.Cursor != "" && !jobspec.NameForm.Match(after) {
 		return nil, "", &pg.CursorError{Cursor: page.Cursor}
 	}
 	now, err := pg.Clock(ctx, s.db.Callers)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/days"
 	"punctual/store/links"
 	"punctual/store/pg"
@@ -74,7 +74,7 @@ func (e *explaining) findTriggered(ctx context.Context, r *runs.Run) error {
 	}
 	at := *r.FinishedAt
 	made, err := runs.Query(ctx, e.q, ` WHERE r.caused_by = $1 AND r.id >= $2 AND r.id < $3 ORDER BY j.name LIMIT $4`,
-		r.ID, domain.FirstRunID(at), domain.FirstRunID(at.Add(2*time.Millisecond)), spec.MaxLinks)
+		r.ID, domain.FirstRunID(at), domain.FirstRunID(at.Add(2*time.Millisecond)), jobspec.MaxLinks)
 	if err != nil || len(made) == 0 {
 		return err
 	}
@@ -95,7 +95,7 @@ func (e *explaining) findUntriggered(ctx context.Context) error {
 	if err != nil || len(by[e.job]) == 0 {
 		return err
 	}
-	when := map[uuid.UUID][]spec.LinkWhen{}
+	when := map[uuid.UUID][]jobspec.LinkWhen{}
 	for _, u := range by[e.job] {
 		when[u.ID] = append(when[u.ID], u.When)
 	}

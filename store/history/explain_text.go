@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -317,28 +317,28 @@ func (p *Pause) describe() string {
 	return text
 }
 
-func describe(s spec.Schedule) string {
+func describe(s jobspec.Schedule) string {
 	switch s.Kind() {
-	case spec.KindCron:
+	case jobspec.KindCron:
 		if s.Timezone != "" {
 			return fmt.Sprintf("cron %s in %s", s.Cron, s.Timezone)
 		}
 		return "cron " + s.Cron
-	case spec.KindEvery:
+	case jobspec.KindEvery:
 		return "every " + s.Every.String()
-	case spec.KindAt:
+	case jobspec.KindAt:
 		if s.Timezone != "" {
 			return fmt.Sprintf("once at %s in %s", s.At, s.Timezone)
 		}
 		return "once at " + s.At.String()
-	case spec.KindDelay:
+	case jobspec.KindDelay:
 		return "once after " + s.Delay.String()
-	case spec.KindEvent:
+	case jobspec.KindEvent:
 		if s.Filter != "" {
 			return fmt.Sprintf("at event %s with %s", s.Event, s.Filter)
 		}
 		return "at event " + s.Event
-	case spec.KindNone:
+	case jobspec.KindNone:
 	}
 	return "only when triggered"
 }

@@ -7,7 +7,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/history"
 	"punctual/store/pg"
 )
@@ -39,7 +39,7 @@ func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 		},
 		{
 			name: "a policy that skips what is missed skips it", ago: 2 * time.Hour, says: "was missed", outcome: history.OutcomeSkipped,
-			policy: Missed(spec.MissedSkip),
+			policy: Missed(jobspec.MissedSkip),
 		},
 		{
 			name: "so does a window that it lies beyond", ago: 2 * time.Hour, says: "was missed", outcome: history.OutcomeSkipped,
@@ -54,7 +54,7 @@ func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 			c := NewReplica(t)
 			c.PartitionsBack(1)
 			nominal := time.Now().Add(-test.ago).UTC().Truncate(time.Millisecond)
-			policy := func(*spec.Definition) {}
+			policy := func(*jobspec.Definition) {}
 			if test.policy != nil {
 				policy = test.policy
 			}

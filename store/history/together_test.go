@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	. "punctual/internal/storetest"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // The alarm that matters most: two runs at once of a job whose runs must not overlap.
@@ -43,7 +43,7 @@ func TestJobsWithTwoRunsAreCounted(t *testing.T) {
 	is("the gate is free, and its run is open", 0)
 	c.Begun("forbids")
 	is("another has begun", 1)
-	c.Create("works", Never, ByCallback, Overlapping(spec.PolicyWait))
+	c.Create("works", Never, ByCallback, Overlapping(jobspec.PolicyWait))
 	a := c.Begun("works")
 	c.Accept(a)
 	c.Exec(`UPDATE punctual.exclusive SET active_run = NULL WHERE job_id = $1`, a.Job.ID)

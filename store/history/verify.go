@@ -14,7 +14,7 @@ import (
 
 	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/days"
 	"punctual/store/freeze"
 	"punctual/store/pg"
@@ -233,7 +233,7 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 	if v.summary.JobsInAll == 0 && v.options.Job != "" {
 		return fmt.Errorf("job %q: %w", v.options.Job, pg.ErrNotFound)
 	}
-	v.summary.To = spec.Earlier(v.summary.To, now)
+	v.summary.To = jobspec.Earlier(v.summary.To, now)
 	if kept != nil && v.summary.From.Before(*kept) {
 		v.summary.From = *kept
 		v.note("The runs before %s are no longer kept.", kept.Format(time.RFC3339))

@@ -14,7 +14,7 @@ import (
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/history"
 	"punctual/store/jobs"
 	"punctual/store/limits"
@@ -349,7 +349,7 @@ func liveAll(c Replica) {
 	c.Exec(`UPDATE punctual.replicas SET renewed_at = 'infinity', started_at = now() - interval '1 hour'`)
 	c.Exec(`INSERT INTO punctual.tenants (name) VALUES ('other')`)
 	c.KeepChanges(24 * time.Hour)
-	for _, policy := range []spec.ConcurrencyPolicy{"allow", "forbid", "wait", "replace", "queue"} {
+	for _, policy := range []jobspec.ConcurrencyPolicy{"allow", "forbid", "wait", "replace", "queue"} {
 		c.Lived(string(policy), Overlapping(policy))
 	}
 	c.Lived("hourly")
@@ -413,7 +413,7 @@ func liveAll(c Replica) {
 	_, _, err := c.Limits.Put(c.T.Context(), c.Tenant, "warehouse", limits.Settings{MaxRunning: &one})
 	c.Must(err)
 	c.Exec(`UPDATE punctual.limits SET created_at = now() - interval '1 hour', updated_at = now() - interval '1 hour'`)
-	c.Create("limited", Never, func(d *spec.Definition) { d.Limits = []string{"warehouse"} })
+	c.Create("limited", Never, func(d *jobspec.Definition) { d.Limits = []string{"warehouse"} })
 	for range 2 {
 		c.FinishAndRelease(Succeeded(c.Begun("limited")))
 		_, err := c.Claims.ReleaseLimits(c.T.Context())

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 	"punctual/store/seal"
 )
@@ -101,10 +101,10 @@ func (e *verifyEvent) compare(ctx context.Context, tx pgx.Tx) error {
 	var job uuid.UUID
 	var name string
 	var subscribed, sure bool
-	var filter spec.EventFilter
+	var filter jobspec.EventFilter
 	var run *uuid.UUID
 	count := 0
-	fields := spec.FieldsOf(e.body.Body)
+	fields := jobspec.FieldsOf(e.body.Body)
 	_, err := pgx.ForEachRow(rows, []any{&job, &name, &subscribed, (*string)(&filter), &sure, &run}, func() error {
 		if run != nil {
 			count++

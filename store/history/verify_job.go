@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -29,7 +29,7 @@ type jobCheck struct {
 	overdue Violation
 	token   token // of the newest slot that was claimed in time
 
-	timetables []*spec.Timetable // of all versions, computed when needed
+	timetables []*jobspec.Timetable // of all versions, computed when needed
 }
 
 func newJobCheck(v *verification, j *verifyJob, now time.Time) *jobCheck {
@@ -110,7 +110,7 @@ func (c *jobCheck) ever(at time.Time) bool {
 	if c.timetables == nil {
 		c.timetables = c.job.history.Timetables()
 	}
-	return slices.ContainsFunc(c.timetables, func(t *spec.Timetable) bool { return t.Has(at) })
+	return slices.ContainsFunc(c.timetables, func(t *jobspec.Timetable) bool { return t.Has(at) })
 }
 
 // settle compares one slot with the rows that cover it.
@@ -179,7 +179,7 @@ func (c *jobCheck) waiting() {
 // due returns since when a slot should have a run or skip. If the slot passed while the job was paused, that is the end
 // of the pause.
 func (c *jobCheck) due(at time.Time) time.Time {
-	return spec.Later(c.job.history.Due(at), c.job.over)
+	return jobspec.Later(c.job.history.Due(at), c.job.over)
 }
 
 // skip adds a skip. It checks that the skip covers the slots it says it does, and none that another skip covers.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -36,7 +36,7 @@ func readPolicies(ctx context.Context, q pg.Querier, jobs []*verifyJob) error {
 	rows := pg.Query(ctx, q, selectPolicies, pg.Column(jobs, func(j *verifyJob) uuid.UUID { return j.id }))
 	var id uuid.UUID
 	var p policy
-	var d spec.Definition
+	var d jobspec.Definition
 	var steps, slots bool
 	var tolerance string
 	i := 0
@@ -47,16 +47,16 @@ func readPolicies(ctx context.Context, q pg.Querier, jobs []*verifyJob) error {
 			}
 			made := d
 			if steps {
-				made.Steps = make([]spec.Step, 1)
+				made.Steps = make([]jobspec.Step, 1)
 			}
 			if slots {
-				made.Schedule.Every = spec.DurationOf(time.Hour)
+				made.Schedule.Every = jobspec.DurationOf(time.Hour)
 			}
 			if tolerance != "" {
 				_ = made.Missed.Tolerance.UnmarshalText([]byte(tolerance)) // never fails
 			}
 			made = made.WithDefaults()
-			p.gated, p.tolerance = made.ConcurrencyPolicy != spec.PolicyAllow, made.Missed.Tolerance.Value()
+			p.gated, p.tolerance = made.ConcurrencyPolicy != jobspec.PolicyAllow, made.Missed.Tolerance.Value()
 			all := &jobs[i].policies
 			if last := len(*all) - 1; last < 0 || (*all)[last].gated != p.gated || (*all)[last].tolerance != p.tolerance {
 				*all = append(*all, p)

@@ -15,7 +15,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/history"
 	"punctual/store/jobs"
 )
@@ -103,43 +103,43 @@ func (l *life) note(format string, args ...any) {
 	l.log = append(l.log, fmt.Sprintf(format, args...))
 }
 
-func (l *life) schedule(d *spec.Definition) {
+func (l *life) schedule(d *jobspec.Definition) {
 	now := time.Now().Truncate(time.Microsecond) // elapse moves instants in whole microseconds
-	d.Schedule = spec.Schedule{}
+	d.Schedule = jobspec.Schedule{}
 	switch l.rand.IntN(7) {
 	case 0, 1:
-		d.Schedule.Every = spec.DurationOf(Pick(l.rand, 10*time.Second, time.Minute, 30*time.Second))
+		d.Schedule.Every = jobspec.DurationOf(Pick(l.rand, 10*time.Second, time.Minute, 30*time.Second))
 	case 2, 3:
 		d.Schedule.Cron = Pick(l.rand, "* * * * *", "*/10 * * * * *")
 		d.Schedule.Timezone = Pick(l.rand, "", "Europe/Berlin", "America/St_Johns")
 	case 4:
-		d.Schedule.At = spec.InstantOf(now.Add(time.Duration(l.rand.IntN(1200)-100) * time.Second))
+		d.Schedule.At = jobspec.InstantOf(now.Add(time.Duration(l.rand.IntN(1200)-100) * time.Second))
 	case 5:
-		d.Schedule.Delay = spec.DurationOf(time.Duration(1+l.rand.IntN(600)) * time.Second)
+		d.Schedule.Delay = jobspec.DurationOf(time.Duration(1+l.rand.IntN(600)) * time.Second)
 	case 6:
-		d.Schedule.Every = spec.DurationOf(time.Minute)
+		d.Schedule.Every = jobspec.DurationOf(time.Minute)
 		if l.rand.IntN(2) == 0 {
-			d.Schedule.StartsAt = spec.InstantOf(now.Add(time.Duration(l.rand.IntN(600)) * time.Second))
+			d.Schedule.StartsAt = jobspec.InstantOf(now.Add(time.Duration(l.rand.IntN(600)) * time.Second))
 		}
-		d.Schedule.EndsAt = spec.InstantOf(now.Add(time.Duration(600+l.rand.IntN(1200)) * time.Second))
+		d.Schedule.EndsAt = jobspec.InstantOf(now.Add(time.Duration(600+l.rand.IntN(1200)) * time.Second))
 	}
 }
 
-func (l *life) jitter(d *spec.Definition) {
-	d.Jitter = spec.Duration{}
+func (l *life) jitter(d *jobspec.Definition) {
+	d.Jitter = jobspec.Duration{}
 	if l.rand.IntN(2) == 0 {
-		d.Jitter = spec.DurationOf(time.Duration(l.rand.IntN(40)) * time.Second)
+		d.Jitter = jobspec.DurationOf(time.Duration(l.rand.IntN(40)) * time.Second)
 	}
 }
 
-func (l *life) definition(name string) spec.Definition {
-	return Definition(name, l.schedule, l.jitter, func(d *spec.Definition) {
-		d.Missed.Policy = Pick(l.rand, spec.MissedSkip, spec.MissedFireOnce, spec.MissedFireAll)
-		d.Missed.Window = spec.DurationOf(Pick(l.rand, time.Minute, 5*time.Minute, time.Hour))
-		d.ConcurrencyPolicy = Pick(l.rand, spec.PolicyAllow, spec.PolicyForbid,
-			spec.PolicyReplace, spec.PolicyWait)
+func (l *life) definition(name string) jobspec.Definition {
+	return Definition(name, l.schedule, l.jitter, func(d *jobspec.Definition) {
+		d.Missed.Policy = Pick(l.rand, jobspec.MissedSkip, jobspec.MissedFireOnce, jobspec.MissedFireAll)
+		d.Missed.Window = jobspec.DurationOf(Pick(l.rand, time.Minute, 5*time.Minute, time.Hour))
+		d.ConcurrencyPolicy = Pick(l.rand, jobspec.PolicyAllow, jobspec.PolicyForbid,
+			jobspec.PolicyReplace, jobspec.PolicyWait)
 		if l.rand.IntN(4) == 0 {
-			d.ExpiresAfter = spec.DurationOf(time.Duration(1+l.rand.IntN(300)) * time.Second)
+			d.ExpiresAfter = jobspec.DurationOf(time.Duration(1+l.rand.IntN(300)) * time.Second)
 		}
 	})
 }
@@ -156,7 +156,7 @@ func (l *life) step() {
 			jobs.NewJob{Definition: d, Paused: Pick(l.rand, nil, new(bool), new(true))}, nil, false)
 	case 1, 2:
 		change := Pick(l.rand, l.schedule, l.jitter,
-			func(d *spec.Definition) { d.Description += "." }, func(*spec.Definition) {})
+			func(d *jobspec.Definition) { d.Description += "." }, func(*jobspec.Definition) {})
 		put := l.rand.IntN(2) == 0
 		l.note("edit %s, put %t", name, put)
 		if put {

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -131,7 +131,7 @@ var contradictions = []string{
 // sorts or collects more than a day.
 func (v *verification) records(ctx context.Context) error {
 	for from := v.summary.From.Add(-runs.ClockSlack); from.Before(v.summary.To); {
-		till := spec.Earlier(from.Truncate(24*time.Hour).Add(24*time.Hour), v.summary.To.Add(time.Millisecond))
+		till := jobspec.Earlier(from.Truncate(24*time.Hour).Add(24*time.Hour), v.summary.To.Add(time.Millisecond))
 		err := v.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
 			for _, sql := range contradictions {
 				if err := v.contradiction(ctx, tx, sql, domain.FirstRunID(from), domain.FirstRunID(till)); err != nil {

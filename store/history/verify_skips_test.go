@@ -5,7 +5,7 @@ import (
 	"time"
 
 	. "punctual/internal/storetest"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 )
 
@@ -33,7 +33,7 @@ func TestVerifyExplainsSkipsThatStandForNoSlots(t *testing.T) {
 			c.DeleteJob("j")
 			c.FitDated()
 		}},
-		{"dated runs of a job that skips what is late are late", Missed(spec.MissedSkip), func(c Replica) {
+		{"dated runs of a job that skips what is late are late", Missed(jobspec.MissedSkip), func(c Replica) {
 			dated(c)
 			c.ClaimReady(10)
 		}},

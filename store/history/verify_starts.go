@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -89,7 +89,7 @@ func (r *startRate) serve(until time.Time) {
 		}
 		r.waiting = r.waiting[1:]
 	}
-	r.at = spec.Later(r.at, until)
+	r.at = jobspec.Later(r.at, until)
 }
 
 // end reports the limit if its runs started too fast.

@@ -12,7 +12,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/history"
 	"punctual/store/jobs"
@@ -175,9 +175,9 @@ func unend(c Fixture, job uuid.UUID, slot time.Time, status string) {
 
 func TestVerifyLooksAtWhatItIsToldTo(t *testing.T) {
 	c := NewReplica(t)
-	var same spec.Definition
+	var same jobspec.Definition
 	HalfPast(&same)
-	slotsOf := func(d *spec.Definition) { d.Schedule = same.Schedule }
+	slotsOf := func(d *jobspec.Definition) { d.Schedule = same.Schedule }
 	job, slots := c.Lived("a", slotsOf)
 	other, _ := c.Lived("b", slotsOf)
 	for _, id := range []uuid.UUID{job, other} {

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -42,7 +42,7 @@ type verifiedWorkflow struct {
 	reason      domain.Reason
 	steps       string
 	known, idle bool
-	definition  spec.Definition
+	definition  jobspec.Definition
 	runs        map[string]domain.StepRun
 	began       map[string]time.Time // when the runs of steps were made that were claimed
 }
@@ -160,7 +160,7 @@ func (w *verifiedWorkflow) disorder() string {
 			before, has := w.runs[name]
 			switch {
 			case !ran:
-			case !has || !before.Status.Final() || s.When != spec.WhenEnded && before.Status != domain.StatusSucceeded:
+			case !has || !before.Status.Final() || s.When != jobspec.WhenEnded && before.Status != domain.StatusSucceeded:
 				return fmt.Sprintf("its step %s ran, and step %s, on which it depends, had not ended as that needs", s.Name, name)
 			case began.Before(before.FinishedAt.Add(-apart)):
 				return fmt.Sprintf("its step %s began before step %s, on which it depends, had ended", s.Name, name)

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -35,7 +35,7 @@ func eachVersion(
 	_, err := pgx.ForEachRow(rows, []any{
 		&id, &v.Number, &v.From, &v.State, &schedule, &jitter, &v.Digest, &v.Note,
 	}, func() error {
-		v.Schedule, v.Jitter = spec.Schedule{}, spec.Duration{}
+		v.Schedule, v.Jitter = jobspec.Schedule{}, jobspec.Duration{}
 		broken := json.Unmarshal([]byte(schedule), &v.Schedule)
 		if broken != nil {
 			broken = fmt.Errorf("version %d: its schedule: %w", v.Number, broken)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/claim"
 	"punctual/store/links"
 	"punctual/store/names"
@@ -51,7 +51,7 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchItem, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading queues: %w", err)
 	}
-	definitions := pg.Column(b.jobs, func(job NewJob) spec.Definition { return job.Definition })
+	definitions := pg.Column(b.jobs, func(job NewJob) jobspec.Definition { return job.Definition })
 	if f.secrets, err = b.store.secrets.ReadFacts(ctx, b.tx, b.tenant, definitions...); err != nil {
 		return nil, err
 	}
@@ -156,8 +156,8 @@ func (b *batchWrite) resolve(
 }
 
 // fired reports whether the completed job is the same one-shot as the new one.
-func fired(old names.Job, d spec.Definition) bool {
-	return d.Schedule.Kind() == spec.KindAt && spec.SameSchedule(old.Schedule, d.Schedule)
+func fired(old names.Job, d jobspec.Definition) bool {
+	return d.Schedule.Kind() == jobspec.KindAt && jobspec.SameSchedule(old.Schedule, d.Schedule)
 }
 
 // replace rewrites the jobs that exist, and returns those that exist no more.

@@ -11,7 +11,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 )
 
@@ -37,7 +37,7 @@ func TestCreateJobs(t *testing.T) {
 		c.Create("taken")
 		for name, list := range map[string][]jobs.NewJob{
 			"invalid": Batch(Definition("a"),
-				Definition("b", func(d *spec.Definition) { d.Queue = "nowhere" }), Definition("a")),
+				Definition("b", func(d *jobspec.Definition) { d.Queue = "nowhere" }), Definition("a")),
 			"taken": Batch(Definition("a"), Definition("taken"), Definition("taken")),
 		} {
 			_, err := c.For(c.Tenant).CreateJobs(t.Context(), list, jobs.ConflictError)
@@ -152,8 +152,8 @@ func BenchmarkCreateJobs(b *testing.B) {
 		list := make([]jobs.NewJob, 1000)
 		for i := range list {
 			n++
-			list[i].Definition = Definition(fmt.Sprintf("job-%d", n), func(d *spec.Definition) {
-				d.Schedule = spec.Schedule{Cron: fmt.Sprintf("%d %d * * *", n%60, n/60%24), Timezone: "Europe/Berlin"}
+			list[i].Definition = Definition(fmt.Sprintf("job-%d", n), func(d *jobspec.Definition) {
+				d.Schedule = jobspec.Schedule{Cron: fmt.Sprintf("%d %d * * *", n%60, n/60%24), Timezone: "Europe/Berlin"}
 			})
 		}
 		if _, err := s.For(tenant).CreateJobs(b.Context(), list, jobs.ConflictError); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	. "punctual/internal/storetest"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 )
 
@@ -15,13 +15,13 @@ func TestACronInDoubtIsNotWritten(t *testing.T) {
 	c := NewReplica(t)
 	ctx := t.Context()
 	cron := func(text string) Option {
-		return func(d *spec.Definition) { d.Schedule = spec.Schedule{Cron: text} }
+		return func(d *jobspec.Definition) { d.Schedule = jobspec.Schedule{Cron: text} }
 	}
 	job := c.Create("job", cron("0 3 * * *"))
 	c.Edit("job", Described("edited"))
-	doubt := &spec.Refusal{Code: spec.CodeCronMismatch, Around: true, Reason: "03:00 or 04:00"}
+	doubt := &jobspec.Refusal{Code: jobspec.CodeCronMismatch, Around: true, Reason: "03:00 or 04:00"}
 	asked := 0
-	c.Jobs.CrossCheckBy(func(*spec.Timetable) error {
+	c.Jobs.CrossCheckBy(func(*jobspec.Timetable) error {
 		asked++
 		return doubt
 	})
@@ -50,12 +50,12 @@ func TestACronInDoubtIsNotWritten(t *testing.T) {
 			return err
 		},
 		"restore": func() error {
-			_, err := c.Jobs.RestoreVersion(ctx, c.Tenant, "job", 1, nil, func(spec.Definition) error { return nil })
+			_, err := c.Jobs.RestoreVersion(ctx, c.Tenant, "job", 1, nil, func(jobspec.Definition) error { return nil })
 			return err
 		},
 	} {
 		before := asked
-		refused, is := errors.AsType[*spec.Refusal](write())
+		refused, is := errors.AsType[*jobspec.Refusal](write())
 		if !is || refused != doubt || asked == before {
 			t.Errorf("%s: refused with %v", about, refused)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/names"
 	"punctual/store/pg"
@@ -25,14 +25,14 @@ import (
 
 // DatedRun is a run that a caller wants at an instant, as long as no claim has taken it.
 type DatedRun struct {
-	Key          string         `json:"key" doc:"Unique among the job's pending dated runs." example:"order-42"`
-	Run          uuid.UUID      `json:"run" format:"uuid" doc:"The id that the run will have. Another one when it is moved." example:"019ada6b-9c80-7b21-8f6e-1d2c3b4a5968"`
-	DueAt        time.Time      `json:"due_at" doc:"When it is due." example:"2026-12-01T16:00:00Z"`
-	CreatedAt    time.Time      `json:"created_at" doc:"When the key was first written." example:"2026-12-01T15:00:00Z"`
-	LatestAt     *time.Time     `json:"latest_at" doc:"No replacement moves it beyond this instant. null: no such bound."`
-	Sequence     *int64         `json:"sequence" doc:"A replacement with a sequence needs a higher one. null: there is none." example:"7"`
-	ExpiresAfter *spec.Duration `json:"expires_after" nullable:"true" doc:"In place of the job's. null: the job's."`
-	TriggeredBy  string         `json:"triggered_by" doc:"Who wrote it last." example:"editor key shop (punctual_3fPq)"`
+	Key          string            `json:"key" doc:"Unique among the job's pending dated runs." example:"order-42"`
+	Run          uuid.UUID         `json:"run" format:"uuid" doc:"The id that the run will have. Another one when it is moved." example:"019ada6b-9c80-7b21-8f6e-1d2c3b4a5968"`
+	DueAt        time.Time         `json:"due_at" doc:"When it is due." example:"2026-12-01T16:00:00Z"`
+	CreatedAt    time.Time         `json:"created_at" doc:"When the key was first written." example:"2026-12-01T15:00:00Z"`
+	LatestAt     *time.Time        `json:"latest_at" doc:"No replacement moves it beyond this instant. null: no such bound."`
+	Sequence     *int64            `json:"sequence" doc:"A replacement with a sequence needs a higher one. null: there is none." example:"7"`
+	ExpiresAfter *jobspec.Duration `json:"expires_after" nullable:"true" doc:"In place of the job's. null: the job's."`
+	TriggeredBy  string            `json:"triggered_by" doc:"Who wrote it last." example:"editor key shop (punctual_3fPq)"`
 }
 
 // DateRequest is a run that a caller wants at an instant.
@@ -80,7 +80,7 @@ type Dated struct {
 
 // TriggerAt makes a dated run of a job, whatever the job's schedule says. Until it is claimed it has no row in runs.
 // Its claim decides as for a slot, by the definition that the job has then. The errors are those of TriggerJob, but for
-// *ActiveRunError. An error of a field of the request is a spec.Problem or a *spec.Refusal. The Refusal's code is
+// *ActiveRunError. An error of a field of the request is a jobspec.Problem or a *jobspec.Refusal. The Refusal's code is
 // key_pending if a run with the key is pending and OnConflict is KeyError.
 func (w Writer) TriggerAt(ctx context.Context, ref string, r DateRequest) (Dated, error) {
 	out, err := w.date(ctx, ref, func(int) string { return "" }, r)
@@ -113,16 +113,16 @@ func (w Writer) date(
 		if err != nil {
 			return err
 		}
-		var blames []spec.Problem
+		var blames []jobspec.Problem
 		for i, r := range requests {
 			out[i].DueAt = r.due(now)
 			for _, wrong := range slices.Concat(r.misdated(out[i].DueAt, now),
-				spec.BlamesOf(job.takes(r.Headers, false))) {
-				blames = append(blames, spec.Blame(within(i)+wrong.Field, "%s", wrong.Message))
+				jobspec.BlamesOf(job.takes(r.Headers, false))) {
+				blames = append(blames, jobspec.Blame(within(i)+wrong.Field, "%s", wrong.Message))
 			}
 			out[i].Key = r.Key
 		}
-		if err := spec.Invalid(blames); err != nil {
+		if err := jobspec.Invalid(blames); err != nil {
 			return err
 		}
 		if err := job.writeDated(ctx, tx, requests, out); err != nil {
@@ -137,14 +137,14 @@ func (w Writer) date(
 }
 
 // misdated returns what is wrong with the instants of a request.
-func (r DateRequest) misdated(due, now time.Time) (wrong []spec.Problem) {
+func (r DateRequest) misdated(due, now time.Time) (wrong []jobspec.Problem) {
 	if past := now.Sub(due); past > maxPast {
-		wrong = append(wrong, spec.Blame("at", "%q is %s in the past, and may be at most %s; leave it out for now",
-			due.Format(time.RFC3339), spec.Short(past.Truncate(time.Second)), spec.Short(maxPast)))
+		wrong = append(wrong, jobspec.Blame("at", "%q is %s in the past, and may be at most %s; leave it out for now",
+			due.Format(time.RFC3339), jobspec.Short(past.Truncate(time.Second)), jobspec.Short(maxPast)))
 	}
 	if ahead := due.Sub(now); r.NotAfter > 0 && ahead > r.NotAfter {
-		wrong = append(wrong, spec.Blame("not_after", "%q ends before the run is due: in %s",
-			spec.Short(r.NotAfter), spec.Short(ahead.Round(time.Second))))
+		wrong = append(wrong, jobspec.Blame("not_after", "%q ends before the run is due: in %s",
+			jobspec.Short(r.NotAfter), jobspec.Short(ahead.Round(time.Second))))
 	}
 	return wrong
 }
@@ -172,17 +172,17 @@ func (j *jobRow) writeDated(ctx context.Context, tx *pg.Tx, requests []DateReque
 	}
 	err := tx.SendBatch(ctx, &b).Close()
 	if refused, is := errors.AsType[*pgconn.PgError](err); is && refused.Code == "PU409" {
-		return &spec.Refusal{Code: "limit", Reason: refused.Message}
+		return &jobspec.Refusal{Code: "limit", Reason: refused.Message}
 	}
 	return pg.Wrap("writing dated runs of job "+j.ID.String(), err)
 }
 
 // keysPending refuses requests with KeyError whose keys were pending.
 func keysPending(requests []DateRequest, out []Dated, within func(i int) string) error {
-	var blames []spec.Problem
+	var blames []jobspec.Problem
 	for i, r := range requests {
 		if r.OnConflict == KeyError && !out[i].Created {
-			blames = append(blames, spec.Blame(within(i)+"key", "%.80q is the key of a pending run, which is due at %s",
+			blames = append(blames, jobspec.Blame(within(i)+"key", "%.80q is the key of a pending run, which is due at %s",
 				r.Key, out[i].DueAt.Format(time.RFC3339)))
 		}
 	}
@@ -190,9 +190,9 @@ func keysPending(requests []DateRequest, out []Dated, within func(i int) string)
 	case 0:
 		return nil
 	case 1:
-		return &spec.Refusal{Code: "key_pending", Reason: "the key " + blames[0].Message, Blames: blames}
+		return &jobspec.Refusal{Code: "key_pending", Reason: "the key " + blames[0].Message, Blames: blames}
 	}
-	return &spec.Refusal{
+	return &jobspec.Refusal{
 		Code: "key_pending", Reason: fmt.Sprintf("%d keys are those of pending runs; nothing was written", len(blames)),
 		Blames: blames,
 	}
@@ -205,7 +205,7 @@ func scanDated(row pgx.CollectableRow) (d DatedRun, err error) {
 	var expires *time.Duration
 	err = row.Scan(&d.Key, &d.Run, &d.DueAt, &d.CreatedAt, &d.LatestAt, &d.Sequence, &expires, &d.TriggeredBy)
 	if expires != nil {
-		d.ExpiresAfter = new(spec.DurationOf(*expires))
+		d.ExpiresAfter = new(jobspec.DurationOf(*expires))
 	}
 	return d, err
 }
@@ -276,7 +276,7 @@ func (s *Jobs) MoveDated(ctx context.Context, tenant int32, ref string, r DateRe
 			return err
 		}
 		due := r.due(now)
-		if err := spec.Invalid(r.misdated(due, now)); err != nil {
+		if err := jobspec.Invalid(r.misdated(due, now)); err != nil {
 			return err
 		}
 		var before time.Time

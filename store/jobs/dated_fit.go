@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/aside"
 	"punctual/store/pg"
 )
@@ -148,7 +148,7 @@ func (s *Jobs) removeDated(ctx context.Context, tx *pg.Tx, h *jobRow, after stri
 	}
 	if job := s.compiled(h); job != nil && first != nil {
 		skip.Reason, skip.Trigger, skip.First, skip.Last = domain.ReasonJobDeleted, domain.TriggerManual, *first, *last
-		if skip.Count > spec.MaxCount {
+		if skip.Count > jobspec.MaxCount {
 			skip.Count = 0
 		}
 		if err := s.claims.Settle(ctx, tx, job, h.lane, domain.Plan{Skips: []domain.Skip{skip}}, now); err != nil {

@@ -15,7 +15,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/forecast"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -73,7 +73,7 @@ func TestAKeyIsFreeOnceItsRunIsClaimed(t *testing.T) {
 	if got := c.ClaimReady(10); len(got.Runs) != 0 {
 		t.Errorf("a run that was put off is claimed")
 	}
-	var refusal *spec.Refusal
+	var refusal *jobspec.Refusal
 	if _, err := c.For(c.Tenant).TriggerAt(t.Context(), "sync", jobs.DateRequest{
 		Key: "cart", OnConflict: jobs.KeyError,
 	}); !errors.As(err, &refusal) || refusal.Code != "key_pending" {
@@ -278,7 +278,7 @@ func TestADatedRunThatIsCommittedAfterItsJobHasLeftTheQueueIsMoved(t *testing.T)
 	tx, err := app.Begin(t.Context())
 	Must(t, err)
 	Ask[uuid.UUID](t, tx, `SELECT shop_jobs.trigger('job')`)
-	c.Edit("job", func(d *spec.Definition) { d.Priority = spec.PriorityLow })
+	c.Edit("job", func(d *jobspec.Definition) { d.Priority = jobspec.PriorityLow })
 	c.FitDated()
 	Must(t, tx.Commit(t.Context()))
 	c.Exec(`UPDATE punctual.dated SET due_at = due_at - interval '2 minutes'`)
@@ -316,15 +316,15 @@ func TestADatedRunWaitsInTheQueueThatItsJobHasNow(t *testing.T) {
 	c := NewReplica(t)
 	c.Create("reminder", Never)
 	c.Date("reminder", jobs.DateRequest{})
-	c.Edit("reminder", func(d *spec.Definition) { d.Priority = spec.PriorityHigh })
+	c.Edit("reminder", func(d *jobspec.Definition) { d.Priority = jobspec.PriorityHigh })
 	c.FitDated()
 	c.WantCount(1, "dated runs of high priority", `SELECT count(*) FROM punctual.dated WHERE lane = $1`, c.Queue*4)
 }
 
 func TestADatedRunThatIsTooLateIsMissed(t *testing.T) {
 	t.Parallel()
-	for policy, want := range map[spec.MissedPolicy]string{
-		spec.MissedSkip: "skipped missed", spec.MissedFireOnce: "running", spec.MissedFireAll: "running",
+	for policy, want := range map[jobspec.MissedPolicy]string{
+		jobspec.MissedSkip: "skipped missed", jobspec.MissedFireOnce: "running", jobspec.MissedFireAll: "running",
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			c := NewReplica(t)
@@ -352,7 +352,7 @@ func TestATenantHasNoMorePendingRunsThanItMay(t *testing.T) {
 	for _, key := range []string{"a", "b"} {
 		c.Date("job", jobs.DateRequest{Key: key})
 	}
-	var refusal *spec.Refusal
+	var refusal *jobspec.Refusal
 	if _, err := c.For(c.Tenant).TriggerAt(t.Context(), "job", jobs.DateRequest{Key: "c"}); !errors.As(err, &refusal) ||
 		refusal.Code != "limit" || !strings.Contains(refusal.Reason, "max_pending_runs") {
 		t.Errorf("one more: %v", err)
@@ -464,7 +464,7 @@ func TestADatedRunIsReadAndCancelledByItsID(t *testing.T) {
 	r, err := read(d.Run)
 	Must(t, err)
 	if r.JobID != job.ID || r.Job != "reminder" || r.Status != domain.StatusPending || r.Trigger != domain.TriggerManual ||
-		*r.Key != "k" || !r.DueAt.Equal(d.DueAt) || r.MaxAttempts != spec.DefaultMaxAttempts || r.TriggeredBy == nil ||
+		*r.Key != "k" || !r.DueAt.Equal(d.DueAt) || r.MaxAttempts != jobspec.DefaultMaxAttempts || r.TriggeredBy == nil ||
 		string(r.Sent.Body) != `"own"` || r.Sent.Headers["X-A"] != "b" || r.WaitingFor != nil {
 		t.Errorf("%+v", r)
 	}

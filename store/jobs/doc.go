@@ -20,7 +20,7 @@ import (
 	"log/slog"
 	"time"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/aside"
 	"punctual/store/claim"
 	"punctual/store/definitions"
@@ -44,7 +44,7 @@ type Jobs struct {
 	secrets     *secrets.Secrets
 	aside       *aside.Aside
 	walks       walks
-	crossCheck  func(*spec.Timetable) error // of a definition that is about to be written
+	crossCheck  func(*jobspec.Timetable) error // of a definition that is about to be written
 }
 
 // New returns the jobs of a database.
@@ -52,6 +52,6 @@ func New(
 	db *pg.DB, c *claim.Claims, d *definitions.Definitions, s *secrets.Secrets, a *aside.Aside, o Options,
 ) *Jobs {
 	return &Jobs{
-		db: db, options: o, claims: c, definitions: d, secrets: s, aside: a, crossCheck: (*spec.Timetable).CrossCheck,
+		db: db, options: o, claims: c, definitions: d, secrets: s, aside: a, crossCheck: (*jobspec.Timetable).CrossCheck,
 	}
 }

@@ -1,6 +1,6 @@
 package jobs
 
-import "punctual/scheduler/spec"
+import "punctual/scheduler/jobspec"
 
 // CrossCheckBy replaces the cross-check of definitions that are written.
-func (s *Jobs) CrossCheckBy(check func(*spec.Timetable) error) { s.crossCheck = check }
+func (s *Jobs) CrossCheckBy(check func(*jobspec.Timetable) error) { s.crossCheck = check }

@@ -12,7 +12,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/forecast"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 )
@@ -41,17 +41,17 @@ func TestAForecastCountsTheSlotsOfActiveJobs(t *testing.T) {
 		day := 24 * time.Hour
 		c.Create("daily", cronAt("0 3 * * *"))
 		c.Create("daily-too", cronAt("0 3 * * *", Described("a body may say \"jitter\", too")))
-		c.Create("with-jitter", cronAt("0 5 * * *", func(d *spec.Definition) {
-			d.Jitter = spec.DurationOf(4 * time.Hour)
+		c.Create("with-jitter", cronAt("0 5 * * *", func(d *jobspec.Definition) {
+			d.Jitter = jobspec.DurationOf(4 * time.Hour)
 		}))
-		c.Create("often", Every(30*time.Minute), func(d *spec.Definition) {
-			d.Schedule.StartsAt = spec.InstantOf(from.Add(20 * time.Hour))
-			d.Schedule.EndsAt = spec.InstantOf(from.Add(21 * time.Hour))
+		c.Create("often", Every(30*time.Minute), func(d *jobspec.Definition) {
+			d.Schedule.StartsAt = jobspec.InstantOf(from.Add(20 * time.Hour))
+			d.Schedule.EndsAt = jobspec.InstantOf(from.Add(21 * time.Hour))
 		})
 		c.Create("once", At(from.Add(3*time.Hour+30*time.Minute)))
 		c.Create("once-later", At(from.Add(3*day)))
-		c.Create("ends-before", cronAt("0 3 * * *", func(d *spec.Definition) {
-			d.Schedule.EndsAt = spec.InstantOf(from)
+		c.Create("ends-before", cronAt("0 3 * * *", func(d *jobspec.Definition) {
+			d.Schedule.EndsAt = jobspec.InstantOf(from)
 		}))
 		c.Create("never", Never)
 		c.Create("paused", cronAt("0 3 * * *"))
@@ -84,8 +84,8 @@ func TestAForecastCountsTheSlotsOfActiveJobs(t *testing.T) {
 func TestAForecastBeginsWithTheNextSlotOfEachJob(t *testing.T) {
 	c := NewReplica(t)
 	slot := Began.Add(-20 * time.Second)
-	late := c.Create("late", func(d *spec.Definition) {
-		d.Schedule.StartsAt = spec.InstantOf(slot.Add(-1000 * time.Hour))
+	late := c.Create("late", func(d *jobspec.Definition) {
+		d.Schedule.StartsAt = jobspec.InstantOf(slot.Add(-1000 * time.Hour))
 	})
 	c.SetNext(late.ID, slot)
 	w := forecast.Window{From: slot.Add(-time.Minute), To: slot.Add(150 * time.Minute), Step: time.Hour}
@@ -200,8 +200,8 @@ func TestAForecastLocksNothing(t *testing.T) {
 }
 
 func cronAt(expression string, options ...Option) Option {
-	return func(d *spec.Definition) {
-		d.Schedule = spec.Schedule{Cron: expression}
+	return func(d *jobspec.Definition) {
+		d.Schedule = jobspec.Schedule{Cron: expression}
 		for _, o := range options {
 			o(d)
 		}

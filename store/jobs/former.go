@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/links"
 	"punctual/store/names"
@@ -225,14 +225,14 @@ func readVersion(ctx context.Context, q pg.Querier, job uuid.UUID, number int32)
 // its name and its state: it stays paused or active. If nothing differs, nothing is written. The error is ErrVersion if
 // the job is not at version ifMatch (nil: any), and pg.ErrNotFound if the version is not kept.
 func (s *Jobs) RestoreVersion(
-	ctx context.Context, tenant int32, ref string, number int32, ifMatch *int32, check func(spec.Definition) error,
+	ctx context.Context, tenant int32, ref string, number int32, ifMatch *int32, check func(jobspec.Definition) error,
 ) (Record, error) {
 	return s.edit(ctx, tenant, ref, ifMatch, func(tx *pg.Tx, h *held) (job NewJob, err error) {
 		text, err := readVersion(ctx, tx, h.ID, number)
 		if err != nil {
 			return job, err
 		}
-		var former spec.Definition
+		var former jobspec.Definition
 		if err := json.Unmarshal([]byte(text), &former); err != nil {
 			return job, fmt.Errorf("job %s version %d: its definition: %w", h.ID, number, err)
 		}

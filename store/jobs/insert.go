@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/definitions"
@@ -63,7 +63,7 @@ func (s *Jobs) prepare(ctx context.Context, tenant int32, job NewJob, f facts) (
 }
 
 // define gives the job a definition, with all that follows from it except the next slot.
-func (h *held) define(s *Jobs, d spec.Definition, f facts) error {
+func (h *held) define(s *Jobs, d jobspec.Definition, f facts) error {
 	full := d.WithDefaults()
 	queue, err := f.queues.ID("queue", full.Queue)
 	if err != nil {
@@ -289,7 +289,7 @@ func (h *held) dueSoon(now time.Time) bool { return h.enabled && h.nextRunAt.Bef
 // new job has no last run.
 func (n *fresh) record() Record {
 	r := n.Record
-	r.Definition.EachTarget(func(_ string, t *spec.Target) {
+	r.Definition.EachTarget(func(_ string, t *jobspec.Target) {
 		if body := new(bytes.Buffer); json.Compact(body, t.Body) == nil {
 			t.Body = body.Bytes()
 		}

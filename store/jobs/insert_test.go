@@ -7,7 +7,7 @@ import (
 	"time"
 
 	. "punctual/internal/storetest"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 )
 
@@ -21,28 +21,28 @@ func TestACreatedJobIsAsItIsReadBack(t *testing.T) {
 		paused *bool
 		change Option
 	}{
-		{"plain", nil, func(*spec.Definition) {}},
-		{"paused", &paused, func(*spec.Definition) {}},
+		{"plain", nil, func(*jobspec.Definition) {}},
+		{"paused", &paused, func(*jobspec.Definition) {}},
 		{"without a schedule", nil, Never},
 		{"of one shot, to the nanosecond", nil, At(soon.Add(123_456_789 * time.Nanosecond))},
 		{"of one shot that is paused", &paused, At(soon)},
-		{"delayed", nil, func(d *spec.Definition) {
-			d.Schedule = spec.Schedule{Delay: spec.DurationOf(1234567891 * time.Nanosecond)}
+		{"delayed", nil, func(d *jobspec.Definition) {
+			d.Schedule = jobspec.Schedule{Delay: jobspec.DurationOf(1234567891 * time.Nanosecond)}
 		}},
 		{
 			"over before it began", nil,
-			func(d *spec.Definition) { d.Schedule.EndsAt = spec.InstantOf(soon.Add(-2 * time.Hour)) },
+			func(d *jobspec.Definition) { d.Schedule.EndsAt = jobspec.InstantOf(soon.Add(-2 * time.Hour)) },
 		},
-		{"with jitter", nil, func(d *spec.Definition) {
-			d.Schedule = spec.Schedule{Cron: "0 3 * * *", Timezone: "America/Los_Angeles"}
-			d.Jitter = spec.DurationOf(time.Minute + 7*time.Nanosecond)
+		{"with jitter", nil, func(d *jobspec.Definition) {
+			d.Schedule = jobspec.Schedule{Cron: "0 3 * * *", Timezone: "America/Los_Angeles"}
+			d.Jitter = jobspec.DurationOf(time.Minute + 7*time.Nanosecond)
 		}},
-		{"with everything else", nil, func(d *spec.Definition) {
+		{"with everything else", nil, func(d *jobspec.Definition) {
 			d.Labels = map[string]string{"team": "billing"}
 			d.Target.Headers = map[string]string{"x-a": "<&>"}
 			d.Target.Body = json.RawMessage(`{"b": 1.0,  "a":"<x> & \u0007"}`)
-			d.ConcurrencyPolicy, d.Retry.GiveUpOn = spec.PolicyForbid, []int{}
-			d.Notify = []spec.Notify{{On: []spec.Event{spec.EventDead}, URL: "https://example.com/pager"}}
+			d.ConcurrencyPolicy, d.Retry.GiveUpOn = jobspec.PolicyForbid, []int{}
+			d.Notify = []jobspec.Notify{{On: []jobspec.Event{jobspec.EventDead}, URL: "https://example.com/pager"}}
 		}},
 	} {
 		t.Run(k.name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/links"
 	"punctual/store/names"
@@ -17,7 +17,7 @@ import (
 )
 
 // resolve puts the ids of jobs in the place of their names in the links of one definition.
-func resolve(ctx context.Context, q pg.Querier, tenant int32, d *spec.Definition) error {
+func resolve(ctx context.Context, q pg.Querier, tenant int32, d *jobspec.Definition) error {
 	wrong, err := links.Resolve(ctx, q, tenant, nil, d)
 	if err != nil {
 		return err
@@ -27,7 +27,7 @@ func resolve(ctx context.Context, q pg.Querier, tenant int32, d *spec.Definition
 
 // showLinks puts the names of jobs in the place of their ids.
 func showLinks(ctx context.Context, q pg.Querier, jobs []Record) error {
-	definitions := make([]*spec.Definition, len(jobs))
+	definitions := make([]*jobspec.Definition, len(jobs))
 	for i := range jobs {
 		definitions[i] = &jobs[i].Definition
 	}
@@ -53,14 +53,14 @@ func (s *Jobs) NameLinks(ctx context.Context, tenant int32, entries []audit.Entr
 // resolveLinks is resolve for a batch, whose jobs may name each other. A job that is about to be created gets its id
 // here.
 func (b *batchWrite) resolveLinks(ctx context.Context) error {
-	definitions := make([]*spec.Definition, len(b.jobs))
+	definitions := make([]*jobspec.Definition, len(b.jobs))
 	for i := range b.jobs {
 		definitions[i] = &b.jobs[i].Definition
 	}
 	if !links.Has(definitions...) {
 		return nil
 	}
-	found, err := names.FindAll(ctx, b.tx, b.tenant, pg.Column(definitions, func(d *spec.Definition) string {
+	found, err := names.FindAll(ctx, b.tx, b.tenant, pg.Column(definitions, func(d *jobspec.Definition) string {
 		return d.Name
 	}))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -20,7 +20,7 @@ import (
 func TestAPageOfLargeJobsIsBoundedInSize(t *testing.T) {
 	c := NewFixture(t)
 	const size = 200 << 10
-	large := func(d *spec.Definition) {
+	large := func(d *jobspec.Definition) {
 		d.Target.Body = json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
 	}
 	for i := range 45 {

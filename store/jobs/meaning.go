@@ -7,11 +7,11 @@ import (
 	"reflect"
 	"time"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // Encode returns a definition as job_versions stores it. It does not escape for HTML: a body keeps its characters.
-func Encode(d spec.Definition) (string, error) {
+func Encode(d jobspec.Definition) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -23,13 +23,13 @@ func Encode(d spec.Definition) (string, error) {
 
 // sameDefinition reports whether b means the same as a once defaults are filled in. Bodies are compared as JSON. Texts
 // are compared as written: "60s" in place of "1m" is a change, because definitions are echoed as written.
-func (s *Jobs) sameDefinition(a, b spec.Definition) bool {
+func (s *Jobs) sameDefinition(a, b jobspec.Definition) bool {
 	x, errX := meaning(a, s.options.DefaultJitter)
 	y, errY := meaning(b, s.options.DefaultJitter)
 	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
 }
 
-func meaning(d spec.Definition, defaultJitter time.Duration) (any, error) {
+func meaning(d jobspec.Definition, defaultJitter time.Duration) (any, error) {
 	d = d.WithDefaults()
 	d.Jitter = d.EffectiveJitter(defaultJitter)
 	text, err := Encode(d)

@@ -9,7 +9,7 @@ import (
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/letters"
@@ -73,7 +73,7 @@ func TestTheClaimOfARecurringJobsLastSlotKeepsItsSchedule(t *testing.T) {
 // What a caller does with a completed one-shot does not depend on how it was completed.
 func TestACompletedOneShotIsAJobLikeOthers(t *testing.T) {
 	t.Parallel()
-	high := func(d *spec.Definition) { d.Priority = spec.PriorityHigh }
+	high := func(d *jobspec.Definition) { d.Priority = jobspec.PriorityHigh }
 	for name, does := range map[string]func(c Replica, a domain.Assignment){
 		"it shows when it was completed": func(c Replica, a domain.Assignment) {
 			got := c.Get("a")
@@ -314,7 +314,7 @@ func TestOneShotsAreClaimedWithTheirDefinitions(t *testing.T) {
 	for range 3 {
 		for _, a := range c.Claim(10, false).Runs {
 			name := Value[string](c.Fixture, `SELECT name FROM punctual.jobs WHERE id = $1`, a.Job.ID)
-			if a.Job.Description != "x" || !strings.HasPrefix(name, "shot-") || a.Job.Schedule.Kind() != spec.KindAt {
+			if a.Job.Description != "x" || !strings.HasPrefix(name, "shot-") || a.Job.Schedule.Kind() != jobspec.KindAt {
 				t.Errorf("%s: %+v", name, a.Job)
 			}
 		}

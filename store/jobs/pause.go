@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/days"
 	"punctual/store/pg"
@@ -120,7 +120,7 @@ func (s *swallowed) skip(first, last time.Time, count int) {
 	if s.count == 0 {
 		s.first = first
 	}
-	s.last, s.count, s.uncounted = last, s.count+cmp.Or(count, spec.MaxCount+1), s.uncounted || count == 0
+	s.last, s.count, s.uncounted = last, s.count+cmp.Or(count, jobspec.MaxCount+1), s.uncounted || count == 0
 }
 
 // slots returns the range of the slots; nil: there are none.

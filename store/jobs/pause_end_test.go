@@ -11,7 +11,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/history"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -80,7 +80,7 @@ func TestAPauseEndsWhenItSays(t *testing.T) {
 		},
 		{
 			"missed slots are let go",
-			[]Option{Missed(spec.MissedSkip)},
+			[]Option{Missed(jobspec.MissedSkip)},
 			[]string{"schedule skipped paused x3", "schedule skipped missed x3"},
 		},
 		{
@@ -138,7 +138,7 @@ func TestAOneShotOfAPauseThatIsOver(t *testing.T) {
 
 func TestManyPausesEndAtOneInstant(t *testing.T) {
 	c := NewFixture(t)
-	var list []spec.Definition
+	var list []jobspec.Definition
 	for i := range 1500 {
 		list = append(list, Definition(fmt.Sprint("j", i)))
 	}

@@ -8,7 +8,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/audit"
 	"punctual/store/jobs"
@@ -31,7 +31,7 @@ func TestResumeAccountsForTheSlotsThatPassed(t *testing.T) {
 		},
 		{
 			name: "also when the policy wants to run each of them",
-			job:  []Option{Missed(spec.MissedFireAll)},
+			job:  []Option{Missed(jobspec.MissedFireAll)},
 			ago:  5 * time.Hour, history: []string{"schedule skipped paused x6"}, state: domain.JobActive,
 		},
 		{
@@ -40,11 +40,11 @@ func TestResumeAccountsForTheSlotsThatPassed(t *testing.T) {
 		},
 		{
 			name: "a one-shot of days ago fires whatever the policy for missed slots",
-			job:  []Option{Delay(time.Hour), Missed(spec.MissedSkip), Window(time.Hour)},
+			job:  []Option{Delay(time.Hour), Missed(jobspec.MissedSkip), Window(time.Hour)},
 			ago:  240 * time.Hour, history: []string{"catchup pending late"}, state: domain.JobCompleted,
 		},
-		{name: "the last slot of a bounded job", job: []Option{func(d *spec.Definition) {
-			d.Schedule.EndsAt = spec.InstantOf(time.Now().Add(time.Hour))
+		{name: "the last slot of a bounded job", job: []Option{func(d *jobspec.Definition) {
+			d.Schedule.EndsAt = jobspec.InstantOf(time.Now().Add(time.Hour))
 		}}, ago: 2 * time.Hour, history: []string{"schedule skipped paused x3"}, state: domain.JobActive},
 		{name: "a job without a schedule has none", job: []Option{Never}, state: domain.JobActive},
 	} {

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 	"punctual/store/tenants"
 )
@@ -24,7 +24,7 @@ type rules struct {
 }
 
 // checkLimits blames a definition that names a limit which the tenant does not have.
-func (r rules) checkLimits(d spec.Definition) error {
+func (r rules) checkLimits(d jobspec.Definition) error {
 	if err := r.knows("limits", d.Limits); err != nil {
 		return err
 	}
@@ -39,8 +39,8 @@ func (r rules) checkLimits(d spec.Definition) error {
 func (r rules) knows(field string, limits []string) error {
 	for i, name := range limits {
 		if !slices.Contains(r.limits, name) {
-			return spec.Blame(fmt.Sprintf("%s[%d]", field, i), "there is no limit %q; create it with PUT /v1/limits/%s%s",
-				name, name, spec.DidYouMean(name, r.limits...))
+			return jobspec.Blame(fmt.Sprintf("%s[%d]", field, i), "there is no limit %q; create it with PUT /v1/limits/%s%s",
+				name, name, jobspec.DidYouMean(name, r.limits...))
 		}
 	}
 	return nil
@@ -53,7 +53,7 @@ func (s *Jobs) checkFirst(job *domain.Job, f facts) error {
 		return err
 	}
 	if gap, at, ok := job.Timetable.Closest(f.now, f.minInterval); ok && gap < f.minInterval {
-		return spec.Blame("schedule."+string(job.Schedule.Kind()),
+		return jobspec.Blame("schedule."+string(job.Schedule.Kind()),
 			"the slots of %s and %s later are too close: for this tenant, at least %s apart (min_interval)",
 			at.UTC().Format(time.RFC3339), gap, f.minInterval)
 	}
@@ -79,7 +79,7 @@ func countIn(ctx context.Context, q pg.Querier, tenant int32, n int, f facts) er
 		return err
 	}
 	if have+n > f.maxJobs {
-		return &spec.Refusal{Code: "limit", Reason: fmt.Sprintf(
+		return &jobspec.Refusal{Code: "limit", Reason: fmt.Sprintf(
 			"the tenant has %d active and paused jobs of at most %d (max_jobs); %d more do not fit", have, f.maxJobs, n)}
 	}
 	return pg.Wrap("counting jobs in", q.QueryRow(ctx, raise, tenant, n, f.maxJobs).Scan(&room))

@@ -11,14 +11,14 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 	"punctual/store/tenants"
 )
 
 // full reports whether an error says that the tenant has reached its limit of jobs.
 func full(err error) bool {
-	refusal, is := errors.AsType[*spec.Refusal](err)
+	refusal, is := errors.AsType[*jobspec.Refusal](err)
 	return is && refusal.Code == "limit"
 }
 
@@ -115,7 +115,7 @@ func TestSlotsComeNoCloserThanATenantsMay(t *testing.T) {
 	} {
 		_, err := c.TryCreate(strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-"), test.schedule)
 		if (test.refused == "") != (err == nil) ||
-			err != nil && (len(spec.BlamesOf(err)) == 0 || !strings.HasPrefix(err.Error(), test.refused)) {
+			err != nil && (len(jobspec.BlamesOf(err)) == 0 || !strings.HasPrefix(err.Error(), test.refused)) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -38,7 +38,7 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 			errors.As(err, &active)
 	}
 	kinds := []Option{Every(time.Second), Every(time.Hour), Delay(0), Never, At(time.Now())}
-	random := func() spec.Definition {
+	random := func() jobspec.Definition {
 		d := Definition(fmt.Sprintf("j%d", rand.IntN(3)), kinds[rand.IntN(len(kinds))], Described(uuid.NewString()))
 		if rand.IntN(2) == 0 {
 			Forbid(&d)
@@ -109,7 +109,7 @@ func agrees(c Fixture) {
 
 func TestAnEditSettlesALongBacklogWithinBounds(t *testing.T) {
 	c := NewFixture(t)
-	job := c.Create("a", Every(time.Second), Missed(spec.MissedFireAll))
+	job := c.Create("a", Every(time.Second), Missed(jobspec.MissedFireAll))
 	first := c.SlotAgo(job.ID, 2*time.Hour)
 	c.Edit("a", Every(time.Hour))
 	if n := c.Ready(job.ID); n != 1000 {
@@ -129,7 +129,7 @@ func TestAnEditSettlesALongBacklogWithinBounds(t *testing.T) {
 func TestASkipThatAnEditMakesAfterAWaitIsNotMadeBeforeItsLastSlot(t *testing.T) {
 	c := NewFixture(t)
 	ctx := t.Context()
-	job := c.Create("a", Every(time.Second), Missed(spec.MissedFireAll))
+	job := c.Create("a", Every(time.Second), Missed(jobspec.MissedFireAll))
 	c.SlotAgo(job.ID, 2*time.Hour) // so many slots that the last ones become a skip
 	free := c.Stranger(`schedules WHERE job_id = $1`, job.ID)
 	began := c.Clock()

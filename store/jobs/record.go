@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/links"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -23,7 +23,7 @@ type Record struct {
 	Tenant           string
 	Version          int32
 	State            domain.JobState
-	Definition       spec.Definition
+	Definition       jobspec.Definition
 	NextScheduledFor *time.Time       // next slot; nil if there is none or the job is paused
 	NextRunAt        *time.Time       // when the next slot is due
 	LastRun          *runs.Run        // newest run or skip by slot, without attempts; nil if there is none
@@ -50,7 +50,7 @@ type Record struct {
 
 // NewJob is what CreateJob and PutJob write.
 type NewJob struct {
-	Definition spec.Definition
+	Definition jobspec.Definition
 	Paused     *bool // nil: a new job is active, a replaced one stays as it is
 
 	id uuid.UUID // of a new job in a batch; zero: it gets one
@@ -108,19 +108,19 @@ func (e *BatchError) Error() string { return "some jobs of the batch cannot be w
 // Unwrap returns how a caller is refused: with the fields of all these jobs. A fault of Punctual goes before what the
 // caller can mend.
 func (e *BatchError) Unwrap() error {
-	r := &spec.Refusal{Code: "name_taken", Reason: "1 name is taken by other jobs; nothing was written"}
+	r := &jobspec.Refusal{Code: "name_taken", Reason: "1 name is taken by other jobs; nothing was written"}
 	for _, i := range slices.Sorted(maps.Keys(e.Errors)) {
 		err, at := e.Errors[i], fmt.Sprintf("jobs[%d]", i)
-		if refusal, is := errors.AsType[*spec.Refusal](err); is && refusal.Code == spec.CodeCronMismatch {
+		if refusal, is := errors.AsType[*jobspec.Refusal](err); is && refusal.Code == jobspec.CodeCronMismatch {
 			return fmt.Errorf("%s: %w", at, err)
 		}
 		if !errors.Is(err, ErrNameTaken) {
 			r.Code = "invalid"
 		}
-		if blames := spec.BlamesOf(err); len(blames) > 0 {
-			r.Blames = append(r.Blames, spec.Blame(at+"."+blames[0].Field, "%s", blames[0].Message))
+		if blames := jobspec.BlamesOf(err); len(blames) > 0 {
+			r.Blames = append(r.Blames, jobspec.Blame(at+"."+blames[0].Field, "%s", blames[0].Message))
 		} else {
-			r.Blames = append(r.Blames, spec.Blame(at, "%s", err))
+			r.Blames = append(r.Blames, jobspec.Blame(at, "%s", err))
 		}
 	}
 	if n := len(r.Blames); n > 1 {
@@ -153,16 +153,16 @@ type RerunRequest struct {
 
 // Errors that callers act on.
 var (
-	ErrNameTaken error = &spec.Refusal{
+	ErrNameTaken error = &jobspec.Refusal{
 		Code: "name_taken", Reason: "the name is taken by another job",
-		Blames: []spec.Problem{{Field: "name", Message: "is taken by another job"}},
+		Blames: []jobspec.Problem{{Field: "name", Message: "is taken by another job"}},
 	}
 	// ErrVersion is a lost update: the job is no longer at the version that the caller expected.
-	ErrVersion error = &spec.Refusal{
+	ErrVersion error = &jobspec.Refusal{
 		Code: "version_mismatch", Reason: "the job has been changed since", Around: true,
 	}
 	// ErrNotForSubmitters says that a submitter triggered a job that does not allow it.
-	ErrNotForSubmitters error = &spec.Refusal{
+	ErrNotForSubmitters error = &jobspec.Refusal{
 		Code: "forbidden", Around: true, Reason: "the role submitter may not trigger it; an editor may trigger it, " +
 			"or set submitters_may_trigger to true",
 	}

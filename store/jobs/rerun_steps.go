@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/pg"
@@ -49,10 +49,10 @@ func (p stepPlan) refuse() error {
 	if len(p.Refused) == 0 {
 		return nil
 	}
-	r := &spec.Refusal{Code: "invalid", Reason: "steps that have succeeded do not fit the current definition; name " +
+	r := &jobspec.Refusal{Code: "invalid", Reason: "steps that have succeeded do not fit the current definition; name " +
 		"them in from or set, or write \"definition\": \"original\""}
 	for _, s := range p.Refused {
-		r.Blames = append(r.Blames, spec.Blame("definition", "step %q cannot be kept: %s", s.Step, s.Why))
+		r.Blames = append(r.Blames, jobspec.Blame("definition", "step %q cannot be kept: %s", s.Step, s.Why))
 	}
 	return r
 }
@@ -80,25 +80,25 @@ func (a *rerun) planSteps(ctx context.Context, tx *pg.Tx, r RerunRequest) error 
 	}
 	plan, blames := r.Steps.Plan(a.job.Definition.Steps, former.Steps, succeeded)
 	a.plan.RerunPlan = plan
-	return spec.Invalid(blames)
+	return jobspec.Invalid(blames)
 }
 
 // noSteps refuses what only a rerun of a workflow can be given.
 func (r RerunRequest) noSteps() error {
-	var blames []spec.Problem
+	var blames []jobspec.Problem
 	for _, f := range []struct {
 		name  string
 		given bool
 	}{{"from", r.Steps.From != nil}, {"set", r.Steps.Set != nil}, {"definition", r.Original}, {"dry_run", r.dry}} {
 		if f.given {
-			blames = append(blames, spec.Blame(f.name, "the job has no steps; leave it out"))
+			blames = append(blames, jobspec.Blame(f.name, "the job has no steps; leave it out"))
 		}
 	}
-	return spec.Invalid(blames)
+	return jobspec.Invalid(blames)
 }
 
 // former returns the definition that the run had.
-func (a *rerun) former(ctx context.Context, tx *pg.Tx) (d spec.Definition, err error) {
+func (a *rerun) former(ctx context.Context, tx *pg.Tx) (d jobspec.Definition, err error) {
 	if a.run.JobVersion == a.job.Version {
 		return a.job.Definition, nil
 	}
@@ -130,7 +130,7 @@ func (a *rerun) keepVersion(ctx context.Context, tx *pg.Tx) error {
 }
 
 // succeeded reads which steps of the run have succeeded.
-func (a *rerun) succeeded(ctx context.Context, tx *pg.Tx, steps []spec.Step) (map[string]bool, error) {
+func (a *rerun) succeeded(ctx context.Context, tx *pg.Tx, steps []jobspec.Step) (map[string]bool, error) {
 	names := map[uuid.UUID]string{}
 	var ids []uuid.UUID
 	for _, s := range steps {

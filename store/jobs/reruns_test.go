@@ -11,7 +11,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 )
 
@@ -176,7 +176,7 @@ func TestAStepIsSet(t *testing.T) {
 // refusedFor returns the fields that an error blames, with why.
 func refusedFor(err error) string {
 	var list []string
-	for _, p := range spec.BlamesOf(err) {
+	for _, p := range jobspec.BlamesOf(err) {
 		list = append(list, p.Field+" "+p.Message)
 	}
 	return strings.Join(list, "; ")
@@ -185,7 +185,7 @@ func refusedFor(err error) string {
 func TestWhichDefinitionARerunHas(t *testing.T) {
 	c := NewReplica(t)
 	first := failedETL(c)
-	c.Edit("etl", func(d *spec.Definition) {
+	c.Edit("etl", func(d *jobspec.Definition) {
 		d.Steps = nil
 		Steps("extract", "transform", "load<transform", "clean<load!")(d)
 	})

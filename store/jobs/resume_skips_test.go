@@ -6,7 +6,7 @@ import (
 	"time"
 
 	. "punctual/internal/storetest"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 )
 
@@ -31,8 +31,8 @@ func swallowedBy(rec jobs.Record) string {
 
 // startingAt gives a job an hourly schedule from an instant on.
 func startingAt(at time.Time) Option {
-	return func(d *spec.Definition) {
-		d.Schedule = spec.Schedule{Every: spec.DurationOf(time.Hour), StartsAt: spec.InstantOf(at)}
+	return func(d *jobspec.Definition) {
+		d.Schedule = jobspec.Schedule{Every: jobspec.DurationOf(time.Hour), StartsAt: jobspec.InstantOf(at)}
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -57,7 +57,7 @@ func (s *Jobs) settleDue(ctx context.Context, tx *pg.Tx, h *held, now time.Time,
 
 // pass puts the run of a plan, if there is one, in the way of those that the next rounds plan.
 func pass(gate *domain.Gate, job *domain.Job, plan domain.Plan) {
-	if job.ConcurrencyPolicy == spec.PolicyAllow {
+	if job.ConcurrencyPolicy == jobspec.PolicyAllow {
 		return
 	}
 	for _, r := range plan.Runs {

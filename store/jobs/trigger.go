@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/names"
@@ -20,7 +20,7 @@ import (
 // ActiveRunError says that the job's concurrency policy does not allow a trigger now.
 type ActiveRunError struct {
 	Run    uuid.UUID // the run that prevents it
-	Policy spec.ConcurrencyPolicy
+	Policy jobspec.ConcurrencyPolicy
 }
 
 func (e *ActiveRunError) Error() string {
@@ -29,7 +29,7 @@ func (e *ActiveRunError) Error() string {
 
 // Unwrap returns how a caller is refused.
 func (e *ActiveRunError) Unwrap() error {
-	return &spec.Refusal{Code: "active_run", Reason: e.Error(), Run: &e.Run}
+	return &jobspec.Refusal{Code: "active_run", Reason: e.Error(), Run: &e.Run}
 }
 
 // TriggerJob makes a run of a job that any replica may claim at once, whatever the job's schedule says. It works for
@@ -56,14 +56,14 @@ func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (r
 
 // takes refuses what a run of a job with steps cannot be given, as it sends nothing itself.
 func (j *jobRow) takes(headers map[string]string, sameKey bool) error {
-	var blames []spec.Problem
+	var blames []jobspec.Problem
 	if headers != nil && j.Definition.IsWorkflow() {
-		blames = append(blames, spec.Blame("headers", "the job has steps, which have headers of their own; leave it out"))
+		blames = append(blames, jobspec.Blame("headers", "the job has steps, which have headers of their own; leave it out"))
 	}
 	if sameKey && j.Definition.IsWorkflow() {
-		blames = append(blames, spec.Blame("same_key", "the job has steps, which have keys of their own; leave it out"))
+		blames = append(blames, jobspec.Blame("same_key", "the job has steps, which have keys of their own; leave it out"))
 	}
-	return spec.Invalid(blames)
+	return jobspec.Invalid(blames)
 }
 
 // lockToTrigger finds a job and keeps it from being deleted until the run is written. It does not lock the job's
@@ -123,13 +123,13 @@ func (r manualRun) shot(version int32) any {
 }
 
 // mayWait refuses a run of a job with the policy queue while as many wait as may.
-func (s *Jobs) mayWait(ctx context.Context, tx *pg.Tx, job *jobRow, policy spec.ConcurrencyPolicy) error {
-	if policy != spec.PolicyQueue {
+func (s *Jobs) mayWait(ctx context.Context, tx *pg.Tx, job *jobRow, policy jobspec.ConcurrencyPolicy) error {
+	if policy != jobspec.PolicyQueue {
 		return nil
 	}
 	pending, err := claim.Pending(ctx, tx, &domain.Job{ID: job.ID, Definition: job.Definition})
 	if most := job.Definition.WithDefaults().MaxPendingRuns; err == nil && pending[job.ID] >= most {
-		return &spec.Refusal{Code: "limit", Reason: fmt.Sprintf(
+		return &jobspec.Refusal{Code: "limit", Reason: fmt.Sprintf(
 			"%d runs of job %q wait, and no more may (max_pending_runs)", most, job.Definition.Name)}
 	}
 	return err

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/claim"
 	"punctual/store/links"
 	"punctual/store/names"
@@ -304,19 +304,19 @@ func (s *Jobs) changeOf(h *held, job NewJob, put bool) change {
 	if is.same {
 		return is
 	}
-	rearm := job.Definition.Schedule.Kind() == spec.KindDelay && (put || !completed)
-	is.moved = rearm || !spec.SameSchedule(h.Definition.Schedule, job.Definition.Schedule)
+	rearm := job.Definition.Schedule.Kind() == jobspec.KindDelay && (put || !completed)
+	is.moved = rearm || !jobspec.SameSchedule(h.Definition.Schedule, job.Definition.Schedule)
 	if is.moved && completed {
 		is.paused = job.Paused != nil && *job.Paused
 	}
-	jitter := func(d spec.Definition) time.Duration { return d.EffectiveJitter(s.options.DefaultJitter).Value() }
+	jitter := func(d jobspec.Definition) time.Duration { return d.EffectiveJitter(s.options.DefaultJitter).Value() }
 	is.jitter = !is.moved && jitter(h.Definition) != jitter(job.Definition)
 	return is
 }
 
 // keepSecrets completes a definition with the secrets of the old one that it does not name anew, and reads the facts of
 // secrets unless they were read.
-func (s *Jobs) keepSecrets(ctx context.Context, tx *pg.Tx, h *held, d *spec.Definition, f *facts) (err error) {
+func (s *Jobs) keepSecrets(ctx context.Context, tx *pg.Tx, h *held, d *jobspec.Definition, f *facts) (err error) {
 	if *d, err = s.secrets.KeepSecrets(ctx, tx, h.tenant, h.ID, h.Definition, *d); err != nil || f.secrets.Read() {
 		return err
 	}
@@ -325,7 +325,7 @@ func (s *Jobs) keepSecrets(ctx context.Context, tx *pg.Tx, h *held, d *spec.Defi
 }
 
 // changeGate opens or closes the gate of a job for which overlap becomes allowed, or forbidden.
-func (h *held) changeGate(ctx context.Context, tx *pg.Tx, next spec.Definition) (err error) {
+func (h *held) changeGate(ctx context.Context, tx *pg.Tx, next jobspec.Definition) (err error) {
 	switch was, is := claim.Gated(h.Definition), claim.Gated(next); {
 	case was && !is:
 		h.gate = opens

@@ -12,7 +12,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -21,7 +21,7 @@ import (
 func TestCreateJob(t *testing.T) {
 	c := NewFixture(t)
 	ctx := t.Context()
-	job := c.Create("a", Labelled("team", "billing"), Described("<&> ü"), func(d *spec.Definition) {
+	job := c.Create("a", Labelled("team", "billing"), Described("<&> ü"), func(d *jobspec.Definition) {
 		d.Target.Body = json.RawMessage(`{"b":1.0,"a":"<x> & \u0007"}`)
 	})
 	if job.Version != 1 || job.State != domain.JobActive || job.NextRunAt == nil ||
@@ -38,8 +38,8 @@ func TestCreateJob(t *testing.T) {
 	_, err := c.TryCreate("a")
 	WantError(t, err, jobs.ErrNameTaken)
 
-	_, err = c.TryCreate("b", func(d *spec.Definition) { d.Queue = "nowhere" })
-	if blamed := spec.Blame("queue", `there is no queue "nowhere"; there are: default`); !errors.Is(err, blamed) {
+	_, err = c.TryCreate("b", func(d *jobspec.Definition) { d.Queue = "nowhere" })
+	if blamed := jobspec.Blame("queue", `there is no queue "nowhere"; there are: default`); !errors.Is(err, blamed) {
 		t.Errorf("an unknown queue: %v", err)
 	}
 
@@ -53,7 +53,7 @@ func TestCreateJob(t *testing.T) {
 	}
 
 	over := c.Create("over",
-		func(d *spec.Definition) { d.Schedule.EndsAt = spec.InstantOf(time.Now().Add(-time.Hour)) })
+		func(d *jobspec.Definition) { d.Schedule.EndsAt = jobspec.InstantOf(time.Now().Add(-time.Hour)) })
 	if over.State != domain.JobCompleted || over.CompletedAt == nil {
 		t.Errorf("a job with no slot left is %s", over.State)
 	}
@@ -120,9 +120,9 @@ func TestPutJob(t *testing.T) {
 	past := time.Now().Add(-time.Minute)
 	for _, test := range []struct {
 		name     string
-		before   spec.Definition
+		before   jobspec.Definition
 		complete bool
-		put      spec.Definition
+		put      jobspec.Definition
 		version  int32
 		state    domain.JobState
 		moved    bool // the next slot must change
@@ -133,7 +133,7 @@ func TestPutJob(t *testing.T) {
 		},
 		{
 			name: "a default written out is no change", before: Definition("j"),
-			put:     Definition("j", func(d *spec.Definition) { d.Priority = spec.PriorityNormal }),
+			put:     Definition("j", func(d *jobspec.Definition) { d.Priority = jobspec.PriorityNormal }),
 			version: 1, state: domain.JobActive,
 		},
 		{
@@ -142,7 +142,7 @@ func TestPutJob(t *testing.T) {
 		},
 		{
 			name: "the same period written otherwise is a change that does not move the next slot", before: Definition("j"),
-			put:     Definition("j", func(d *spec.Definition) { _ = d.Schedule.Every.UnmarshalText([]byte("60m")) }),
+			put:     Definition("j", func(d *jobspec.Definition) { _ = d.Schedule.Every.UnmarshalText([]byte("60m")) }),
 			version: 2, state: domain.JobActive,
 		},
 		{
@@ -192,7 +192,7 @@ func TestPutJob(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := NewFixture(t)
-			before := c.Create("j", func(d *spec.Definition) { *d = test.before })
+			before := c.Create("j", func(d *jobspec.Definition) { *d = test.before })
 			if test.complete {
 				c.Complete(before.ID)
 				before = c.Get("j")
@@ -216,7 +216,7 @@ func TestPutJob(t *testing.T) {
 }
 
 // allDefaults writes out the defaults that the API shows with a job.
-func allDefaults(d *spec.Definition) {
+func allDefaults(d *jobspec.Definition) {
 	*d = d.WithDefaults()
 	d.Jitter = d.EffectiveJitter(0)
 }
@@ -242,10 +242,10 @@ func TestAPutThatOnlyPausesLeavesADelayAlone(t *testing.T) {
 
 func TestAnInstantFurtherBackThanRunsAreKeptIsRefused(t *testing.T) {
 	c := NewFixture(t)
-	old := spec.InstantOf(time.Now().Add(-31 * 24 * time.Hour))
-	ancient := func(d *spec.Definition) { d.Schedule = spec.Schedule{At: old} }
+	old := jobspec.InstantOf(time.Now().Add(-31 * 24 * time.Hour))
+	ancient := func(d *jobspec.Definition) { d.Schedule = jobspec.Schedule{At: old} }
 	tooOld := func(err error) bool {
-		blamed := spec.BlamesOf(err)
+		blamed := jobspec.BlamesOf(err)
 		return len(blamed) == 1 && blamed[0].Field == "schedule.at" && strings.Contains(blamed[0].Message, old.String())
 	}
 	if _, err := c.TryCreate("j", ancient); !tooOld(err) {
@@ -355,13 +355,13 @@ func TestEditJob(t *testing.T) {
 		c := NewFixture(t)
 		c.Create("a")
 		c.Create("b")
-		_, err := c.TryEdit("a", func(d *spec.Definition) { d.Name = "b" })
+		_, err := c.TryEdit("a", func(d *jobspec.Definition) { d.Name = "b" })
 		WantError(t, err, jobs.ErrNameTaken)
 	})
 	t.Run("a job can be renamed", func(t *testing.T) {
 		c := NewFixture(t)
 		job := c.Create("a")
-		c.Edit("a", func(d *spec.Definition) { d.Name = "b" })
+		c.Edit("a", func(d *jobspec.Definition) { d.Name = "b" })
 		if c.Get("b").ID != job.ID {
 			t.Error("the new name does not mean it")
 		}
@@ -372,7 +372,7 @@ func TestEditJob(t *testing.T) {
 		old := c.Create("b", Delay(time.Hour))
 		c.Complete(old.ID)
 		job := c.Create("a")
-		c.Edit("a", func(d *spec.Definition) { d.Name = "b" })
+		c.Edit("a", func(d *jobspec.Definition) { d.Name = "b" })
 		if c.Get("b").ID != job.ID {
 			t.Error("the new name does not mean it")
 		}
@@ -387,7 +387,7 @@ func TestEditJob(t *testing.T) {
 			t.Fatal(queues, err)
 		}
 		job := c.Create("a")
-		c.Edit("a", func(d *spec.Definition) { d.Queue, d.Priority = "slow", spec.PriorityLow })
+		c.Edit("a", func(d *jobspec.Definition) { d.Queue, d.Priority = "slow", jobspec.PriorityLow })
 		if lane := c.Count(`SELECT lane FROM punctual.schedules WHERE job_id = $1`, job.ID); lane != int(queues["slow"])*4+2 {
 			t.Errorf("lane %d", lane)
 		}
@@ -457,13 +457,13 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 		},
 		{
 			name: "missed slots that are skipped are recorded",
-			job:  []Option{Rarely, Missed(spec.MissedSkip)},
+			job:  []Option{Rarely, Missed(jobspec.MissedSkip)},
 			ago:  5 * time.Minute, change: Every(2 * time.Hour),
 			history: []string{"schedule skipped missed x1"}, state: domain.JobActive,
 		},
 		{
 			name: "each missed slot runs that the policy wants to run, though no run may overlap another",
-			job:  []Option{HalfPast, Tolerant, Forbid, Missed(spec.MissedFireAll)},
+			job:  []Option{HalfPast, Tolerant, Forbid, Missed(jobspec.MissedFireAll)},
 			ago:  3 * time.Hour, change: Every(2 * time.Hour),
 			history: []string{
 				"catchup pending late", "catchup pending late", "catchup pending late", "schedule skipped overlap x1",
@@ -481,7 +481,7 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 		{
 			name: "a one-shot that is due fires, and its job is completed",
 			job:  []Option{Delay(time.Hour)}, ago: time.Second,
-			change: func(d *spec.Definition) {
+			change: func(d *jobspec.Definition) {
 				*d = Definition("a", At(time.Now().Add(-time.Second)), Described("x"))
 			},
 			history: []string{"schedule pending"}, state: domain.JobActive,
@@ -503,7 +503,7 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 			if after.State != test.state {
 				t.Errorf("the job is %s", after.State)
 			}
-			past := after.Definition.Schedule.Kind() == spec.KindAt // the schedule keeps its instant
+			past := after.Definition.Schedule.Kind() == jobspec.KindAt // the schedule keeps its instant
 			if after.NextRunAt != nil && test.jitter == 0 && !past && after.NextRunAt.Before(after.UpdatedAt) {
 				t.Errorf("the next slot is due at %v, in the past", after.NextRunAt)
 			}
@@ -554,4 +554,4 @@ func inTurn(c Fixture, job uuid.UUID, n int, others func()) {
 
 // jittered gives a job a jitter whose offset exceeds a few seconds for nearly all ids. The tests set next_run_at
 // themselves.
-func jittered(d *spec.Definition) { d.Jitter = spec.DurationOf(20 * time.Minute) }
+func jittered(d *jobspec.Definition) { d.Jitter = jobspec.DurationOf(20 * time.Minute) }

@@ -8,13 +8,13 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/cron"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 func daily(zone string) Option {
-	return func(d *spec.Definition) {
-		d.Schedule = spec.Schedule{Cron: "0 3 * * *", Timezone: zone}
-		d.Jitter = spec.DurationOf(0)
+	return func(d *jobspec.Definition) {
+		d.Schedule = jobspec.Schedule{Cron: "0 3 * * *", Timezone: zone}
+		d.Jitter = jobspec.DurationOf(0)
 	}
 }
 
@@ -35,8 +35,8 @@ func TestRezone(t *testing.T) {
 	wantPaused, _ := c.Next(paused.ID)
 	c.Pause("paused")
 	move(paused.ID, time.Hour, time.Hour)
-	local := c.Create("once", func(d *spec.Definition) {
-		d.Schedule = spec.Schedule{Timezone: "Europe/Berlin"}
+	local := c.Create("once", func(d *jobspec.Definition) {
+		d.Schedule = jobspec.Schedule{Timezone: "Europe/Berlin"}
 		_ = d.Schedule.At.UnmarshalText([]byte("2126-07-01T09:00:00"))
 	})
 	wantLocal, _ := c.Next(local.ID)

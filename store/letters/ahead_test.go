@@ -8,7 +8,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/letters"
 )
 
@@ -23,7 +23,7 @@ func ordered(c Fixture) int {
 // hours orders a backfill of the last n hours of a new hourly job.
 func hours(c Fixture, name string, n, perSecond int) (job uuid.UUID, o letters.Operation) {
 	c.T.Helper()
-	job = c.Create(name, Every(time.Hour), Overlapping(spec.PolicyAllow)).ID
+	job = c.Create(name, Every(time.Hour), Overlapping(jobspec.PolicyAllow)).ID
 	to := time.Now().Truncate(time.Hour)
 	return job, c.Backfill(letters.BackfillRequest{
 		Job: name, From: to.Add(-time.Duration(n-1) * time.Hour), To: to, MaxPerSecond: perSecond,

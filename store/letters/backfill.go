@@ -11,7 +11,7 @@ import (
 
 	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/jobs"
@@ -88,8 +88,8 @@ func (l *Letters) PlanBackfill(ctx context.Context, tenant int32, r BackfillRequ
 		}
 	}
 	if len(problems) > 0 {
-		why := strings.Join(pg.Column(problems, spec.Problem.Error), "; ")
-		return p, &spec.Refusal{Code: "invalid", Reason: why, Blames: problems}
+		why := strings.Join(pg.Column(problems, jobspec.Problem.Error), "; ")
+		return p, &jobspec.Refusal{Code: "invalid", Reason: why, Blames: problems}
 	}
 	return p, nil
 }
@@ -109,10 +109,10 @@ func (l *Letters) reach(ctx context.Context, q pg.Querier, created time.Time) (n
 	return now, earliest, nil
 }
 
-func (r BackfillRequest) problems(kind spec.Kind, now, earliest time.Time) []spec.Problem {
-	var problems []spec.Problem
+func (r BackfillRequest) problems(kind jobspec.Kind, now, earliest time.Time) []jobspec.Problem {
+	var problems []jobspec.Problem
 	add := func(field, format string, args ...any) {
-		problems = append(problems, spec.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
+		problems = append(problems, jobspec.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	if !kind.Recurring() {
 		add("job", "%q has no past slots, as its schedule is neither cron nor every; trigger the job instead", r.Job)
@@ -135,8 +135,8 @@ func (r BackfillRequest) problems(kind spec.Kind, now, earliest time.Time) []spe
 // over: the slots since then wait until the pause is ended.
 func (p *BackfillPlan) walk(
 	ctx context.Context, job jobs.Record, defaultJitter time.Duration, now time.Time,
-) ([]spec.Problem, error) {
-	timetable, err := spec.NewTimetable(job.ID, job.Definition.WithDefaults(), defaultJitter)
+) ([]jobspec.Problem, error) {
+	timetable, err := jobspec.NewTimetable(job.ID, job.Definition.WithDefaults(), defaultJitter)
 	if err != nil {
 		return nil, fmt.Errorf("job %s version %d: %w", job.ID, job.Version, err)
 	}
@@ -151,7 +151,7 @@ func (p *BackfillPlan) walk(
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case len(p.slots) == MostBackfilled:
-			return []spec.Problem{{Field: "to", Message: fmt.Sprintf(
+			return []jobspec.Problem{{Field: "to", Message: fmt.Sprintf(
 				"%s is too far from from: there are more than %d slots between; the latest end that fits is %s",
 				pg.Stamp(p.To), MostBackfilled, pg.Stamp(at))}}, nil
 		}

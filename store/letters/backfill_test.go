@@ -12,7 +12,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/letters"
 	"punctual/store/pg"
@@ -167,7 +167,7 @@ func TestBackfillIsRefused(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := c.Letters.PlanBackfill(t.Context(), c.Tenant,
 				letters.BackfillRequest{Job: test.job, From: now.Add(-test.from), To: now.Add(-test.to)})
-			if len(spec.BlamesOf(err)) == 0 {
+			if len(jobspec.BlamesOf(err)) == 0 {
 				t.Fatalf("error %v", err)
 			}
 			for _, want := range test.want {
@@ -241,14 +241,14 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 	t.Run("a slot that jitter still holds back", func(t *testing.T) {
 		c := NewReplica(t)
 		since := func(start time.Time) Option {
-			return func(d *spec.Definition) {
+			return func(d *jobspec.Definition) {
 				Every(48 * time.Hour)(d)
-				d.Schedule.StartsAt, d.Jitter = spec.InstantOf(start), spec.DurationOf(23*time.Hour)
+				d.Schedule.StartsAt, d.Jitter = jobspec.InstantOf(start), jobspec.DurationOf(23*time.Hour)
 			}
 		}
 		now := time.Now().Truncate(time.Second)
 		job := c.Create("a", since(now))
-		timetable, err := spec.NewTimetable(job.ID, job.Definition.WithDefaults(), 0)
+		timetable, err := jobspec.NewTimetable(job.ID, job.Definition.WithDefaults(), 0)
 		Must(t, err)
 		offset := timetable.Due(now, nil).Sub(now)
 		for started, want := range map[time.Duration]int{offset / 2: 0, offset + 10*time.Second: 1} { // how long ago
@@ -305,8 +305,8 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 
 func TestBackfillOfAJobThatMustNotOverlapGoesOneAtATimeOldestFirst(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []spec.ConcurrencyPolicy{
-		spec.PolicyForbid, spec.PolicyReplace, spec.PolicyWait,
+	for _, policy := range []jobspec.ConcurrencyPolicy{
+		jobspec.PolicyForbid, jobspec.PolicyReplace, jobspec.PolicyWait,
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			c := NewReplica(t)

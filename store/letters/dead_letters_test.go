@@ -12,7 +12,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/letters"
 	"punctual/store/pg"
@@ -30,7 +30,7 @@ func TestReplayMakesANewRunOfADeadOne(t *testing.T) {
 	c.SlotAgo(job.ID, 0)
 	a := c.ClaimAll(uuid.New())[0]
 	c.Finish(a, domain.Bury, domain.ReasonHTTP5xx)
-	c.Edit("a", func(d *spec.Definition) { d.Target.URL = "https://example.com/fixed" })
+	c.Edit("a", func(d *jobspec.Definition) { d.Target.URL = "https://example.com/fixed" })
 	run := c.Replay(a.RunID)
 	if run.ID == a.RunID || run.ReplayOf == nil || *run.ReplayOf != a.RunID || run.Trigger != domain.TriggerReplay ||
 		run.Status != domain.StatusPending {

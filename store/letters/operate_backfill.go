@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/pg"
@@ -166,7 +166,7 @@ func (b *backfill) previous(ctx context.Context, tx *pg.Tx) (waits bool, err err
 }
 
 // ahead returns the next slots, and the one after them, where the next batch begins; nil if there is none.
-func (b *backfill) ahead(t *spec.Timetable) (slots []time.Time, rest *time.Time) {
+func (b *backfill) ahead(t *jobspec.Timetable) (slots []time.Time, rest *time.Time) {
 	for at := range t.Between(b.next, b.last.Add(1)) {
 		if len(slots) == slotsAhead || len(slots) > 0 && at.Sub(slots[0]) > (daysAhead-1)*24*time.Hour {
 			return slots, &at
@@ -190,7 +190,7 @@ func (b *backfill) ran(ctx context.Context, tx *pg.Tx, slots []time.Time) (map[u
 }
 
 // choose settles the slots one after the other. It returns the first slot that is left for another batch, or nil.
-func (b *backfill) choose(t *spec.Timetable, ahead []time.Time, ran map[uuid.UUID]bool, room int) *time.Time {
+func (b *backfill) choose(t *jobspec.Timetable, ahead []time.Time, ran map[uuid.UUID]bool, room int) *time.Time {
 	for i, at := range ahead {
 		id := domain.SlotRunID(b.job.Job, at)
 		ended, exists := ran[id]

@@ -13,7 +13,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 	"punctual/store/letters"
@@ -185,7 +185,7 @@ func TestChangesSelectWhatListsShow(t *testing.T) {
 	c := NewFixture(t)
 	c.Exec(`INSERT INTO punctual.queues (name) VALUES ('slow')`)
 	c.Team("etl-1", "etl-2", "etl_done")
-	c.Create("slow", func(d *spec.Definition) { d.Queue = "slow" }, Described("Loads 100% of ETL"))
+	c.Create("slow", func(d *jobspec.Definition) { d.Queue = "slow" }, Described("Loads 100% of ETL"))
 	c.Create("gone", Labelled("team", "x"))
 	c.Complete(c.Get("etl_done").ID)
 	c.Pause("etl-2")
@@ -248,7 +248,7 @@ func TestJobsThatChangeBeforeTheirTurn(t *testing.T) {
 			c.Complete(c.Get("c-done").ID)
 			c.DeleteJob("d-gone")
 			c.SlotAgo(due.ID, 0) // a pause comes too late for its only slot
-			c.Edit("z-unlabelled", func(d *spec.Definition) { d.Labels = nil })
+			c.Edit("z-unlabelled", func(d *jobspec.Definition) { d.Labels = nil })
 			c.Work()
 			got := c.WantProgress(o.ID, letters.OperationDone, 6, want.done, want.failed)
 			if !strings.HasPrefix(OrEmpty(got.Error), want.says) {
@@ -378,7 +378,7 @@ func TestReplicasAtOnceChangeEachJobOnce(t *testing.T) {
 // crowd creates n jobs.
 func crowd(c Fixture, n int) {
 	c.T.Helper()
-	all := make([]spec.Definition, n)
+	all := make([]jobspec.Definition, n)
 	for i := range all {
 		all[i] = Definition(fmt.Sprintf("job-%03d", i))
 	}

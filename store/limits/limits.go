@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/names"
@@ -131,7 +131,7 @@ func write(ctx context.Context, tx *pg.Tx, tenant int32, name string, to Setting
 		tenant, name).Scan(&was.MaxRunning, &was.MaxStartsPerSecond)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return false, false, &spec.Refusal{Code: "limit", Reason: fmt.Sprintf("a tenant has at most %d limits", Most)}
+		return false, false, &jobspec.Refusal{Code: "limit", Reason: fmt.Sprintf("a tenant has at most %d limits", Most)}
 	case err != nil:
 		return false, false, fmt.Errorf("reading limit %q: %w", name, err)
 	case reflect.DeepEqual(was, to):

@@ -14,7 +14,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/jobs"
 )
@@ -22,11 +22,11 @@ import (
 // chainGraph makes jobs with random policies, whose links lead from each only to later ones.
 func chainGraph(c Replica, random *rand.Rand, n int) {
 	c.T.Helper()
-	policies := []spec.ConcurrencyPolicy{
-		spec.PolicyAllow, spec.PolicyForbid, spec.PolicyWait, spec.PolicyReplace,
+	policies := []jobspec.ConcurrencyPolicy{
+		jobspec.PolicyAllow, jobspec.PolicyForbid, jobspec.PolicyWait, jobspec.PolicyReplace,
 	}
 	ends := []string{"succeeded", "failed", "ended"}
-	all := make([]spec.Definition, n)
+	all := make([]jobspec.Definition, n)
 	for i := range all {
 		var links []string
 		for j := i + 1; j < n; j++ {
@@ -94,15 +94,15 @@ func wantEdgesFired(c Replica) (edges int) {
 		}
 	}
 	Must(c.T, rows.Err())
-	links := map[string][]spec.Link{}
+	links := map[string][]jobspec.Link{}
 	for _, e := range all {
 		if _, known := links[e.job]; !known {
 			links[e.job] = c.Get(e.job).Definition.Then
 		}
 		for _, l := range links[e.job] {
-			fires := e.status == domain.StatusSucceeded && l.When != spec.WhenFailed ||
-				e.status == domain.StatusDead && l.When != spec.WhenSucceeded ||
-				e.status == domain.StatusCancelled && l.When == spec.WhenEnded
+			fires := e.status == domain.StatusSucceeded && l.When != jobspec.WhenFailed ||
+				e.status == domain.StatusDead && l.When != jobspec.WhenSucceeded ||
+				e.status == domain.StatusCancelled && l.When == jobspec.WhenEnded
 			edge := e.run.String() + " " + l.Job
 			if n := got[edge]; n > 1 || fires != (n == 1) {
 				c.T.Errorf("%s of %s, which is %s, has triggered %s %d times (when %s)", e.run, e.job, e.status, l.Job, n, l.When)

@@ -14,7 +14,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/history"
@@ -90,7 +90,7 @@ func TestEachEndOfARunTriggersWhatThenSays(t *testing.T) {
 			a := c.Begun("load")
 			c.Accept(a)
 			c.Overdue(a.RunID)
-		}, bad, []Option{ByCallback, func(d *spec.Definition) { d.Retry.MaxAttempts = 1 }}},
+		}, bad, []Option{ByCallback, func(d *jobspec.Definition) { d.Retry.MaxAttempts = 1 }}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := NewReplica(t)
@@ -109,10 +109,10 @@ func TestEachEndOfARunTriggersWhatThenSays(t *testing.T) {
 func TestAChainedRunKnowsWhatHasEnded(t *testing.T) {
 	c := NewReplica(t)
 	body := func(text string) Option {
-		return func(d *spec.Definition) { d.Target.Body = json.RawMessage(text) }
+		return func(d *jobspec.Definition) { d.Target.Body = json.RawMessage(text) }
 	}
 	c.Create("none")
-	c.Create("get", func(d *spec.Definition) { d.Target.Method = "GET" })
+	c.Create("get", func(d *jobspec.Definition) { d.Target.Method = "GET" })
 	c.Create("object", body(`{"to":"{{job}}","upstream":1}`))
 	c.Create("text", body(`"a text"`))
 	c.Create("load", Then("none", "get", "object", "text"))
@@ -249,7 +249,7 @@ func TestWhatCannotBeTriggeredIsRecordedWithTheTarget(t *testing.T) {
 	if broken := c.Get("load").Broken; len(broken) != 2 {
 		t.Errorf("broken links: %v", broken)
 	}
-	c.Edit("load", func(d *spec.Definition) { d.Description = "the links stay" })
+	c.Edit("load", func(d *jobspec.Definition) { d.Description = "the links stay" })
 }
 
 // The delete of the target has not seen the run, as it was caused by a transaction that was still open.
@@ -308,7 +308,7 @@ func TestLinksAreWrittenWithTheDefinition(t *testing.T) {
 		}
 	}
 	want("a b succeeded, a b failed", "[{b } {b failed}]")
-	c.Edit("b", func(d *spec.Definition) { d.Name = "new-b" })
+	c.Edit("b", func(d *jobspec.Definition) { d.Name = "new-b" })
 	want("a new-b succeeded, a new-b failed", "[{new-b } {new-b failed}]")
 	if job, _ := c.Put(Definition("a", Then("new-b", "new-b failed"))); job.Version != 1 {
 		t.Errorf("the same definition is version %d", job.Version)
@@ -326,7 +326,7 @@ func TestLinksAreWrittenWithTheDefinition(t *testing.T) {
 			t.Errorf("a former version or a change does not name the job: %s", text)
 		}
 	}
-	_, err = c.Jobs.RestoreVersion(ctx, c.Tenant, "a", 1, nil, func(spec.Definition) error { return nil })
+	_, err = c.Jobs.RestoreVersion(ctx, c.Tenant, "a", 1, nil, func(jobspec.Definition) error { return nil })
 	Must(t, err)
 	want("a new-b succeeded, a new-b failed", "[{new-b } {new-b failed}]")
 	c.Edit("a", Then())
@@ -358,7 +358,7 @@ func TestABatchMayNameItsOwnJobs(t *testing.T) {
 		}
 	}
 	_, err = c.CreateMany(jobs.ConflictReplace, Definition("z", Then("new")), Definition("new", Then("x")))
-	blames := spec.BlamesOf(err)
+	blames := jobspec.BlamesOf(err)
 	if len(blames) != 1 || !strings.HasPrefix(blames[0].Field, "jobs[") || !strings.Contains(blames[0].Message, "circle") {
 		t.Errorf("error %v, blames %v", err, blames)
 	}
@@ -387,7 +387,7 @@ func TestLinksThatCannotBeAreRefused(t *testing.T) {
 		{"is another tenant's", creates(Then(theirs.ID.String())), "then[0].job", "there is no job"},
 	} {
 		err := r.write()
-		blames := spec.BlamesOf(err)
+		blames := jobspec.BlamesOf(err)
 		if len(blames) != 1 || blames[0].Field != r.field || !strings.Contains(blames[0].Message, r.reason) {
 			t.Errorf("%s: error %v, blames %v", r.why, err, blames)
 		}
@@ -398,7 +398,7 @@ func TestLinksThatCannotBeAreRefused(t *testing.T) {
 
 func TestAChainHasAtMostFiftyJobs(t *testing.T) {
 	c := NewFixture(t)
-	chain := func(from, to int) (all []spec.Definition) {
+	chain := func(from, to int) (all []jobspec.Definition) {
 		for i := from; i < to; i++ {
 			all = append(all, Definition(fmt.Sprintf("j%d", i), Then(fmt.Sprintf("j%d", i+1))))
 		}

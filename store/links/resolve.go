@@ -7,20 +7,20 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/names"
 	"punctual/store/pg"
 )
 
 // Has reports whether a run of any of the definitions triggers other jobs.
-func Has(definitions ...*spec.Definition) bool {
-	return slices.ContainsFunc(definitions, func(d *spec.Definition) bool { return len(d.Then) > 0 })
+func Has(definitions ...*jobspec.Definition) bool {
+	return slices.ContainsFunc(definitions, func(d *jobspec.Definition) bool { return len(d.Then) > 0 })
 }
 
 // Resolve puts the ids of jobs in the place of their names. known are the ids of jobs that the same transaction is
 // about to write, by name. It returns what is wrong with which definition.
 func Resolve(
-	ctx context.Context, q pg.Querier, tenant int32, known map[string]uuid.UUID, definitions ...*spec.Definition,
+	ctx context.Context, q pg.Querier, tenant int32, known map[string]uuid.UUID, definitions ...*jobspec.Definition,
 ) (wrong map[int]error, err error) {
 	if !Has(definitions...) {
 		return nil, nil
@@ -49,7 +49,7 @@ func Resolve(
 				id, isID = job.ID, true
 			}
 			if !isID {
-				wrong[i] = spec.Blame(fmt.Sprintf("then[%d].job", n), "there is no job %.80q", l.Job)
+				wrong[i] = jobspec.Blame(fmt.Sprintf("then[%d].job", n), "there is no job %.80q", l.Job)
 			}
 			l.Job = id.String()
 		}
@@ -60,7 +60,7 @@ func Resolve(
 // Show puts the present names of jobs in the place of their ids. The id of a job that is deleted, or whose name another
 // job has by now, stays. It returns, for each definition, which of its jobs are deleted.
 func Show(
-	ctx context.Context, q pg.Querier, definitions ...*spec.Definition,
+	ctx context.Context, q pg.Querier, definitions ...*jobspec.Definition,
 ) (broken [][]uuid.UUID, err error) {
 	broken = make([][]uuid.UUID, len(definitions))
 	if !Has(definitions...) {
@@ -90,8 +90,8 @@ func Show(
 }
 
 // targets returns the jobs that stored links name, in their order.
-func targets(links []spec.Link) []uuid.UUID {
-	return pg.Column(links, func(l spec.Link) uuid.UUID {
+func targets(links []jobspec.Link) []uuid.UUID {
+	return pg.Column(links, func(l jobspec.Link) uuid.UUID {
 		id, _ := pg.ParseID(l.Job)
 		return id
 	})

@@ -8,15 +8,15 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
 // Upstream is a job whose runs trigger another one.
 type Upstream struct {
-	ID   uuid.UUID     `json:"id" format:"uuid" doc:"The job."`
-	Job  string        `json:"job" doc:"Its name." example:"load-warehouse"`
-	When spec.LinkWhen `json:"when" enum:"succeeded,failed,ended" doc:"As in then." example:"succeeded"`
+	ID   uuid.UUID        `json:"id" format:"uuid" doc:"The job."`
+	Job  string           `json:"job" doc:"Its name." example:"load-warehouse"`
+	When jobspec.LinkWhen `json:"when" enum:"succeeded,failed,ended" doc:"As in then." example:"succeeded"`
 }
 
 // selectUpstreams selects the jobs whose runs trigger the jobs that an expression gives, the jobs first. A job may have

@@ -9,27 +9,27 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
 // Change is a definition that was written: the job's links before and now, as they are stored.
 type Change struct {
 	Job      uuid.UUID
-	Was, Now []spec.Link
+	Was, Now []jobspec.Link
 }
 
 // Refused says which of the jobs that were written cannot have its links.
 type Refused struct {
 	Job uuid.UUID
-	spec.Problem
+	jobspec.Problem
 }
 
 // Unwrap returns what is wrong with the definition.
 func (r *Refused) Unwrap() error { return r.Problem }
 
 // Write writes the links of jobs that this transaction has written. The error is *Refused if a job that is new among
-// the links does not exist, if links close a circle, or if more than spec.MaxChain jobs follow each other. The lock
+// the links does not exist, if links close a circle, or if more than jobspec.MaxChain jobs follow each other. The lock
 // on the tenant makes one such write wait for the other. It is the last lock of the transaction, so a write that has it
 // waits for nothing.
 func Write(ctx context.Context, tx pg.Querier, tenant int32, changes ...Change) error {
@@ -95,7 +95,7 @@ func (w *writing) checkNew(ctx context.Context, q pg.Querier) error {
 		old := targets(c.Was)
 		for i, id := range targets(c.Now) {
 			if !exist[id] && !slices.Contains(old, id) {
-				return &Refused{c.Job, spec.Blame(fmt.Sprintf("then[%d].job", i), "there is no job %s", id)}
+				return &Refused{c.Job, jobspec.Blame(fmt.Sprintf("then[%d].job", i), "there is no job %s", id)}
 			}
 		}
 	}
@@ -126,7 +126,7 @@ func (w *writing) around(ctx context.Context, q pg.Querier) (*graph, error) {
 // a job that was written.
 func (w *writing) checkShape(ctx context.Context, q pg.Querier, g *graph) error {
 	path, circle := g.worst()
-	if !circle && len(path) <= spec.MaxChain {
+	if !circle && len(path) <= jobspec.MaxChain {
 		return nil
 	}
 	for _, c := range w.changes {
@@ -140,14 +140,14 @@ func (w *writing) checkShape(ctx context.Context, q pg.Querier, g *graph) error 
 		}
 		field := fmt.Sprintf("then[%d].job", max(0, slices.Index(targets(c.Now), path[at+1])))
 		if !circle {
-			return &Refused{c.Job, spec.Blame(field,
-				"%d jobs would follow each other; at most %d", len(path), spec.MaxChain)}
+			return &Refused{c.Job, jobspec.Blame(field,
+				"%d jobs would follow each other; at most %d", len(path), jobspec.MaxChain)}
 		}
 		said, err := w.named(ctx, q, path)
 		if err != nil {
 			return err
 		}
-		return &Refused{c.Job, spec.Blame(field, "closes a circle: %s", said)}
+		return &Refused{c.Job, jobspec.Blame(field, "closes a circle: %s", said)}
 	}
 	return nil // the offence is another one's, from before this rule
 }

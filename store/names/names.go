@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -38,7 +38,7 @@ func Find(ctx context.Context, q pg.Querier, tenant int32, ref string) (uuid.UUI
 type Job struct {
 	ID       uuid.UUID
 	State    domain.JobState
-	Schedule spec.Schedule
+	Schedule jobspec.Schedule
 }
 
 // FindAll returns the jobs that the names mean: the active or paused job, or else the newest completed one.
@@ -62,7 +62,7 @@ func FindAll(ctx context.Context, q pg.Querier, tenant int32, names []string) (m
 	var name, schedule string
 	var job Job
 	_, err := pgx.ForEachRow(rows, []any{&name, &job.ID, &job.State, &schedule}, func() error {
-		job.Schedule = spec.Schedule{}
+		job.Schedule = jobspec.Schedule{}
 		if err := json.Unmarshal([]byte(schedule), &job.Schedule); err != nil {
 			return fmt.Errorf("job %s: its schedule: %w", job.ID, err)
 		}

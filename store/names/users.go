@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // MostUsers is how many jobs an InUseError names. To know whether there are more, read one more.
@@ -35,4 +35,4 @@ func (e *InUseError) Error() string {
 }
 
 // Unwrap returns how a caller is refused.
-func (e *InUseError) Unwrap() error { return &spec.Refusal{Code: "state", Reason: e.Error()} }
+func (e *InUseError) Unwrap() error { return &jobspec.Refusal{Code: "state", Reason: e.Error()} }

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 )
@@ -33,7 +33,7 @@ ON CONFLICT DO NOTHING`
 type asked struct {
 	id, run uuid.UUID
 	nth     int
-	to      spec.Recipient
+	to      jobspec.Recipient
 }
 
 // queueApprovals queues the notices of those outcomes after which steps wait for approval.
@@ -106,7 +106,7 @@ func (s *Notifier) writeApproval(to *recipient, step waitingStep, job *domain.Jo
 	m := notice.AboutJob(domain.Digest{
 		Job: step.name, JobID: step.job.Job, Tenant: to.tenant, Labels: s.labels(job.Labels), Link: link,
 		Events: []domain.DigestEvent{{
-			Event: spec.EventApproval, Count: 1, FirstAt: step.since.UTC(), LastAt: step.since.UTC(), Step: step.job.Step,
+			Event: jobspec.EventApproval, Count: 1, FirstAt: step.since.UTC(), LastAt: step.since.UTC(), Step: step.job.Step,
 			Until: new(step.until.UTC()),
 			Runs: []domain.DigestRun{{
 				ID: to.Run, ScheduledFor: step.slot.UTC(), HappenedAt: step.since.UTC(), Link: s.link("/runs/" + to.Run.String()),

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 	"punctual/store/pg"
 )
 
@@ -58,9 +58,9 @@ func passingKey(d domain.Digest) string {
 		}
 	}
 	switch d.Events[len(d.Events)-1].Event {
-	case spec.EventLate:
+	case jobspec.EventLate:
 		return key(notice.KindLate)
-	case spec.EventDropped:
+	case jobspec.EventDropped:
 		return key(notice.KindDropped)
 	default:
 		return key(notice.KindMissed)
@@ -122,7 +122,7 @@ func (to *recipient) tellPassing(key string, rows []*state, w world) (s notice.S
 			continue
 		}
 		for _, e := range r.unsent.Events {
-			c.Newest = spec.Later(c.Newest, e.LastAt)
+			c.Newest = jobspec.Later(c.Newest, e.LastAt)
 		}
 	}
 	if open && (s.Since == nil || c.Since.Before(*s.Since)) {

@@ -10,8 +10,8 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 	"punctual/store/definitions"
 	"punctual/store/notices"
 )
@@ -35,7 +35,7 @@ func runsLate(c Fixture, jobs ...string) {
 func told(c Fixture, world incidents) (channel []string) {
 	c.T.Helper()
 	for _, m := range c.HearsAll() {
-		if m.To.Format == spec.FormatSlack {
+		if m.To.Format == jobspec.FormatSlack {
 			channel = append(channel, string(m.Body))
 		} else {
 			world.take(c.T, m)
@@ -271,7 +271,7 @@ func TestAHostIsNotWellBecauseAJobIs(t *testing.T) {
 			cannotReach(c, "b")
 		},
 		"the job calls another host by now": func(c Replica) {
-			c.Edit("a", func(d *spec.Definition) { d.Target.URL = "https://elsewhere.example/" })
+			c.Edit("a", func(d *jobspec.Definition) { d.Target.URL = "https://elsewhere.example/" })
 			c.WellAgain("a")
 		},
 	} {
@@ -346,7 +346,7 @@ func TestNoticesCarryTheLabelsThatAreAllowed(t *testing.T) {
 	c.Notices = notices.NewNotifier(c.DB, definitions.New(0, 0, nil), c.Aside, notices.Options{
 		Log: slog.New(slog.DiscardHandler), Labels: []string{"team", "tier"},
 	})
-	c.Create("job", Never, Everything, func(d *spec.Definition) {
+	c.Create("job", Never, Everything, func(d *jobspec.Definition) {
 		d.Labels = map[string]string{"team": "money", "customer": "a secret"}
 	})
 	c.Dies("job")

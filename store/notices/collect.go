@@ -11,7 +11,7 @@ import (
 
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/aside"
 	"punctual/store/definitions"
 	"punctual/store/pg"
@@ -36,7 +36,7 @@ type collected struct {
 	key    definitions.Version // the current version
 	tenant int32
 	job    *domain.Job
-	list   []spec.Notify // the recipients: the job's own list, or the tenant's
+	list   []jobspec.Notify // the recipients: the job's own list, or the tenant's
 	digest domain.Digest
 
 	overlaps bool // most of its slots are skipped now

@@ -14,7 +14,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 )
 
@@ -81,8 +81,8 @@ func TestANoticeThatComesDuringATellingWaits(t *testing.T) {
 func TestANoticeSaysWhatHappened(t *testing.T) {
 	c := NewReplica(t)
 	slow, pager := "https://slow.example/", "https://pager.example/other"
-	job := c.Create("job", Never, Everything, Notify(pager, spec.EventRecovered), Notify(slow, spec.EventMissed),
-		Notify(Hook, spec.EventDead), Notify(pager, spec.EventLate))
+	job := c.Create("job", Never, Everything, Notify(pager, jobspec.EventRecovered), Notify(slow, jobspec.EventMissed),
+		Notify(Hook, jobspec.EventDead), Notify(pager, jobspec.EventLate))
 	var dead []uuid.UUID
 	for range 3 {
 		o := Buried(c.Begun("job"))
@@ -132,7 +132,7 @@ func TestANoticeLinksToWhatItIsAbout(t *testing.T) {
 			c := AsReplica(OpenFixture(t, store.Options{
 				DatabaseURL: pgtest.DSN(t), MaxConns: 8, Master: pgtest.Master(t), PublicURL: public, Pages: pages,
 			}))
-			c.Create("job", Never, Notify(Hook, spec.EventDead))
+			c.Create("job", Never, Notify(Hook, jobspec.EventDead))
 			o := Buried(c.Begun("job"))
 			c.Finish(o)
 			n := Digest(t, c.Hears()[Hook])
@@ -147,16 +147,16 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 	t.Parallel()
 	t.Run("of what happened before it was changed", func(t *testing.T) {
 		c := NewReplica(t)
-		c.Create("job", Never, Notify("https://old.example/", spec.Events...))
+		c.Create("job", Never, Notify("https://old.example/", jobspec.Events...))
 		c.Dies("job")
-		c.Edit("job", func(d *spec.Definition) { d.Notify = nil; Everything(d) })
+		c.Edit("job", func(d *jobspec.Definition) { d.Notify = nil; Everything(d) })
 		c.WantHeard("failing 1, dead 1")
 	})
 	t.Run("or that nobody is, and then the next one is a first one", func(t *testing.T) {
 		c := NewReplica(t)
 		c.Create("job", Never, Everything)
 		c.Dies("job")
-		c.Edit("job", func(d *spec.Definition) { d.Notify = nil })
+		c.Edit("job", func(d *jobspec.Definition) { d.Notify = nil })
 		c.WantHeard("")
 		c.Edit("job", Everything)
 		c.Dies("job")
@@ -239,7 +239,7 @@ func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	collecting.Wait()
 	c.Later()
 	c.Tell()
-	told := map[spec.Event]int{}
+	told := map[jobspec.Event]int{}
 	for _, m := range c.Hears() {
 		for _, subject := range Message(t, m).Subjects {
 			for _, job := range subject.Jobs {
@@ -249,8 +249,8 @@ func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 			}
 		}
 	}
-	if told[spec.EventDead] != jobs*deaths/2 {
-		t.Errorf("told of %d deaths, want %d", told[spec.EventDead], jobs*deaths/2)
+	if told[jobspec.EventDead] != jobs*deaths/2 {
+		t.Errorf("told of %d deaths, want %d", told[jobspec.EventDead], jobs*deaths/2)
 	}
 	c.WantCount(0, "notices are left", `SELECT count(*) FROM punctual.notices`)
 }

@@ -8,16 +8,16 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
 // Defaults are the default recipients of the tenants that have some.
-type Defaults map[int32][]spec.Notify
+type Defaults map[int32][]jobspec.Notify
 
 // Of returns the recipients for a job: its own list, even an empty one, or the tenant's.
-func (d Defaults) Of(job *domain.Job) []spec.Notify {
+func (d Defaults) Of(job *domain.Job) []jobspec.Notify {
 	if job.Notify != nil {
 		return job.Notify
 	}
@@ -73,7 +73,7 @@ func (b *Book) Follow(ctx context.Context, q pg.Querier) (claim.Following, error
 
 // FollowWithin implements claim.Follower.
 func (b *Book) FollowWithin(ctx context.Context, q pg.Querier, tenant int32) (claim.Following, error) {
-	var list []spec.Notify
+	var list []jobspec.Notify
 	if err := q.QueryRow(ctx, `SELECT notify FROM punctual.tenants WHERE id = $1`, tenant).Scan(&list); err != nil {
 		return nil, fmt.Errorf("reading the default notify of tenant %d: %w", tenant, err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -22,12 +22,12 @@ const mostEnds = 2000
 // endOf is SQL for why nobody will tell the end of a job's trouble; empty: somebody may. A paused job may run by hand.
 // What fails after the pause began is its trouble as ever.
 const endOf = `
-CASE WHEN t.deleted_at IS NOT NULL THEN '` + spec.EndTenantDeleted + `'
+CASE WHEN t.deleted_at IS NOT NULL THEN '` + jobspec.EndTenantDeleted + `'
      WHEN EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = j.id) THEN ''
-     WHEN j.state = 'deleted' THEN '` + spec.EndJobDeleted + `'
+     WHEN j.state = 'deleted' THEN '` + jobspec.EndJobDeleted + `'
      WHEN j.state = 'paused' AND j.paused_until IS NULL
           AND j.paused_at > coalesce((SELECT n.failed_at FROM punctual.notified n WHERE n.job_id = j.id), '-infinity')
-     THEN '` + spec.EndJobPaused + `' ELSE '' END`
+     THEN '` + jobspec.EndJobPaused + `' ELSE '' END`
 
 // selectTroubled selects what recipients know of trouble, who they are, and the list that says who is told now.
 const selectTroubled = `
@@ -53,20 +53,20 @@ type end struct {
 func (s *Notifier) EndIncidents(ctx context.Context) (ended int, left bool, err error) {
 	var told, gone []end
 	var e end
-	var list []spec.Notify
-	var to spec.Recipient
+	var list []jobspec.Notify
+	var to jobspec.Recipient
 	var untold bool
 	_, err = pgx.ForEachRow(pg.Query(ctx, s.db.Chores, selectTroubled), []any{
 		&e.recipient, &e.job, &e.why, &list, &to.Format, &to.URL, &to.Secret, &to.Template, &e.kind, &untold,
 	}, func() error {
-		asked := map[string]spec.Event{health: spec.EventRecovered, overlaps: spec.EventOverlapping}[e.kind]
+		asked := map[string]jobspec.Event{health: jobspec.EventRecovered, overlaps: jobspec.EventOverlapping}[e.kind]
 		if e.why == "" && !to.Asks(list, asked) {
-			e.why = spec.EndNotAsked
+			e.why = jobspec.EndNotAsked
 		}
 		switch {
 		case untold && e.why != "":
 			told = append(told, e)
-		case e.why == spec.EndNotAsked:
+		case e.why == jobspec.EndNotAsked:
 			gone = append(gone, e)
 		}
 		return nil
@@ -104,7 +104,7 @@ func queueEnds(b *pgx.Batch, ends []end, ended *int) {
 		FROM (SELECT job_id FROM punctual.notified WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE) l
 		JOIN punctual.jobs j ON j.id = l.job_id
 		JOIN punctual.tenants t ON t.id = j.tenant
-		WHERE n.job_id = l.job_id AND `+endOf+` = '`+spec.EndJobPaused+`'`, jobs)
+		WHERE n.job_id = l.job_id AND `+endOf+` = '`+jobspec.EndJobPaused+`'`, jobs)
 	b.Queue(lockRecipients, recipients)
 	b.Queue(`
 		UPDATE punctual.notice_states s SET ends = u.why, tell_at = least(s.tell_at, now())
@@ -112,7 +112,7 @@ func queueEnds(b *pgx.Batch, ends []end, ended *int) {
 		JOIN punctual.jobs j ON j.id = u.job_id
 		JOIN punctual.tenants t ON t.id = j.tenant
 		WHERE s.recipient_id = u.recipient_id AND s.job_id = u.job_id AND s.kind = 'health'
-		  AND (u.why = '`+spec.EndNotAsked+`' OR u.why = `+endOf+`)`,
+		  AND (u.why = '`+jobspec.EndNotAsked+`' OR u.why = `+endOf+`)`,
 		recipients, jobs, pg.Column(ends, func(e end) string { return e.why })).
 		Exec(func(done pgconn.CommandTag) error {
 			*ended = int(done.RowsAffected())
@@ -141,10 +141,10 @@ func queueForget(b *pgx.Batch, gone []end) {
 func (r *state) end(why string, since *time.Time, now time.Time) {
 	over := r.base
 	e := domain.DigestEvent{
-		Event: spec.EventEnded, Cause: why, Count: 1, FirstAt: now, LastAt: now, Runs: []domain.DigestRun{},
+		Event: jobspec.EventEnded, Cause: why, Count: 1, FirstAt: now, LastAt: now, Runs: []domain.DigestRun{},
 	}
 	if r.kind == overlaps {
-		e.Event, e.Cause, e.Since = spec.EventOverlapOver, "", since
+		e.Event, e.Cause, e.Since = jobspec.EventOverlapOver, "", since
 	}
 	over.Events = []domain.DigestEvent{e}
 	if n := len(r.known); n > 0 {
@@ -158,8 +158,8 @@ func (r *state) end(why string, since *time.Time, now time.Time) {
 }
 
 // identify keeps under which names and labels a recipient knows a job, if it knows jobs by them.
-func (r *state) identify(f spec.Format) {
-	if r.unsent == nil || f != spec.FormatAlertmanager {
+func (r *state) identify(f jobspec.Format) {
+	if r.unsent == nil || f != jobspec.FormatAlertmanager {
 		return
 	}
 	is := func(k domain.Identity) bool {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	. "punctual/internal/storetest"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 	"punctual/store/definitions"
 	"punctual/store/notices"
 )
@@ -52,10 +52,10 @@ func TestTroubleThatNobodyEndsIsOver(t *testing.T) {
 			c.Edit("job", TellsNobody)
 		}, false},
 		{"recoveries are no longer told", "Job job no longer tells of recoveries", 3, func(c Replica) {
-			c.Edit("job", func(d *spec.Definition) {
+			c.Edit("job", func(d *jobspec.Definition) {
 				d.Notify = slices.Clone(d.Notify)
 				for i := range d.Notify {
-					d.Notify[i].On = []spec.Event{spec.EventFailing, spec.EventDead}
+					d.Notify[i].On = []jobspec.Event{jobspec.EventFailing, jobspec.EventDead}
 				}
 			})
 		}, false},
@@ -106,7 +106,7 @@ func TestAnEndThatComesDuringAMessageIsTold(t *testing.T) {
 // A job that fails again after its pause is told of as one that was well.
 func TestAJobThatFailsAfterItsPauseIsToldOfAgain(t *testing.T) {
 	c := NewReplica(t)
-	c.Create("job", Never, Notify(Hook, spec.EventFailing, spec.EventRecovered))
+	c.Create("job", Never, Notify(Hook, jobspec.EventFailing, jobspec.EventRecovered))
 	c.Dies("job")
 	c.WantHeard("failing 1")
 	c.Pause("job")
@@ -140,7 +140,7 @@ func TestAJobsTroubleIsOneWhateverItsNameAndLabels(t *testing.T) {
 		Log: slog.New(slog.DiscardHandler), Labels: []string{"team"},
 	})
 	labelled := func(name, team string) Option {
-		return func(d *spec.Definition) { d.Name, d.Labels = name, map[string]string{"team": team} }
+		return func(d *jobspec.Definition) { d.Name, d.Labels = name, map[string]string{"team": team} }
 	}
 	c.Create("old", Never, statefully, labelled("old", "money"))
 	c.Dies("old")

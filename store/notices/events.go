@@ -9,8 +9,8 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 	"punctual/store/claim"
 	"punctual/store/days"
 	"punctual/store/pg"
@@ -131,7 +131,9 @@ type Following struct {
 func (f *Following) Concerns(job *domain.Job) bool { return len(f.Of(job)) > 0 }
 
 // Starts implements claim.Following.
-func (f *Following) Starts(job *domain.Job) bool { return spec.Asks(f.Of(job), spec.EventStarted) }
+func (f *Following) Starts(job *domain.Job) bool {
+	return jobspec.Asks(f.Of(job), jobspec.EventStarted)
+}
 
 // Asks implements claim.Following.
 func (f *Following) Asks() []string {
@@ -157,7 +159,7 @@ type rows struct {
 	responses []*seal.Text
 }
 
-func (n *rows) add(run uuid.UUID, e spec.Event, response string) {
+func (n *rows) add(run uuid.UUID, e jobspec.Event, response string) {
 	n.runs, n.events = append(n.runs, run), append(n.events, string(e))
 	n.responses = append(n.responses, excerpt(response))
 }
@@ -175,9 +177,9 @@ func (f *Following) QueueEvents(b *pgx.Batch, events []claim.RunEvent) {
 	var starts lifecycle
 	for _, e := range events {
 		switch list := f.Of(e.Job); {
-		case e.Event == spec.EventStarted:
+		case e.Event == jobspec.EventStarted:
 			starts.add(list, e.Job, e.Run, e.Event)
-		case spec.Asks(list, e.Event):
+		case jobspec.Asks(list, e.Event):
 			told.add(e.Run, e.Event, "")
 		}
 	}
@@ -213,28 +215,28 @@ func (f *Following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, _ claim.D
 	for _, o := range outcomes {
 		list := f.Of(o.Job)
 		if o.Verdict == domain.Succeed {
-			ends.add(list, o.Job, o.RunID, spec.EventSucceeded)
+			ends.add(list, o.Job, o.RunID, jobspec.EventSucceeded)
 		}
-		if !spec.Asks(list,
-			spec.EventFailing, spec.EventDead, spec.EventStale, spec.EventRecovered) {
+		if !jobspec.Asks(list,
+			jobspec.EventFailing, jobspec.EventDead, jobspec.EventStale, jobspec.EventRecovered) {
 			continue
 		}
 		switch end := o.End(); {
 		case end.Status == domain.StatusSucceeded:
-			all.add(o, spec.Asks(list, spec.EventRecovered))
+			all.add(o, jobspec.Asks(list, jobspec.EventRecovered))
 			succeeded = true
 		case end.Status == domain.StatusDead, o.Verdict == domain.Expire: // the row says whether an expired run is dead
-			if spec.Asks(list, spec.EventDead) {
-				dead.add(o.RunID, spec.EventDead, o.Response)
+			if jobspec.Asks(list, jobspec.EventDead) {
+				dead.add(o.RunID, jobspec.EventDead, o.Response)
 			}
 			fallthrough
 		case end.Attempt == domain.AttemptFailed,
 			end.Attempt == domain.AttemptTimedOut,
 			end.Attempt == domain.AttemptLost:
-			failed.add(o, spec.Asks(list, spec.EventFailing))
+			failed.add(o, jobspec.Asks(list, jobspec.EventFailing))
 			all.add(o, false)
 		case o.Verdict == domain.Hold && o.Held.Since.Equal(o.FinishedAt): // its host is down: counts as a failed attempt
-			failed.add(o, spec.Asks(list, spec.EventFailing))
+			failed.add(o, jobspec.Asks(list, jobspec.EventFailing))
 		}
 	}
 	f.queueApprovals(b, outcomes)

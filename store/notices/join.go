@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 	"punctual/store/pg"
 	"punctual/store/seal"
 )
@@ -22,7 +22,7 @@ const gap = 5 * time.Minute
 // change is what is new of one kind of trouble of a job, for a recipient.
 type change struct {
 	tenant    int32
-	to        spec.Recipient
+	to        jobspec.Recipient
 	recipient uuid.UUID
 	job       uuid.UUID
 	kind      string
@@ -82,9 +82,9 @@ func (t *collection) join(ctx context.Context, b *pgx.Batch) error {
 
 // changes tells apart what is new of a job by the kind of its trouble. The end of overlaps is told to all who hear of
 // them. Overlaps that are over are not told.
-func (j *collected) changes(to spec.Recipient, digest domain.Digest) (all []change) {
-	for kind, resolves := range map[string]bool{health: to.Asks(j.list, spec.EventRecovered), overlaps: j.overlaps} {
-		part := digest.Only(func(e spec.Event) bool { return (e == spec.EventOverlapping) == (kind == overlaps) })
+func (j *collected) changes(to jobspec.Recipient, digest domain.Digest) (all []change) {
+	for kind, resolves := range map[string]bool{health: to.Asks(j.list, jobspec.EventRecovered), overlaps: j.overlaps} {
+		part := digest.Only(func(e jobspec.Event) bool { return (e == jobspec.EventOverlapping) == (kind == overlaps) })
 		if len(part.Events) == 0 || kind == overlaps && !j.overlaps {
 			continue
 		}

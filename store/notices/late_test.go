@@ -6,7 +6,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // The last of a job's ended attempts decides whether it is well, whenever its outcome is written. An outcome waits
@@ -15,13 +15,13 @@ func TestAnOutcomeThatIsWrittenLateDoesNotTurnAJob(t *testing.T) {
 	t.Parallel()
 	begin := func(t *testing.T) (c Replica, first, second domain.Assignment) {
 		c = NewReplica(t)
-		c.Create("job", Never, Notify(Hook, spec.EventFailing, spec.EventRecovered))
+		c.Create("job", Never, Notify(Hook, jobspec.EventFailing, jobspec.EventRecovered))
 		return c, c.Begun("job"), c.Begun("job")
 	}
-	wants := func(c Replica, failing int, told ...spec.Event) {
+	wants := func(c Replica, failing int, told ...jobspec.Event) {
 		c.T.Helper()
 		c.WantCount(failing, "failing jobs", `SELECT count(failing_since) FROM punctual.notified`)
-		for _, e := range []spec.Event{spec.EventFailing, spec.EventRecovered} {
+		for _, e := range []jobspec.Event{jobspec.EventFailing, jobspec.EventRecovered} {
 			n := 0
 			for _, other := range told {
 				if other == e {
@@ -45,18 +45,18 @@ func TestAnOutcomeThatIsWrittenLateDoesNotTurnAJob(t *testing.T) {
 		c, first, second := begin(t)
 		c.Finish(endedAt(Succeeded(second), c.Clock().Add(-10*time.Second)))
 		c.Finish(endedAt(Failed(first), c.Clock().Add(-5*time.Second)))
-		wants(c, 1, spec.EventFailing)
+		wants(c, 1, jobspec.EventFailing)
 	})
 	t.Run("a success, after a later failure", func(t *testing.T) {
 		c, first, second := begin(t)
 		c.Finish(endedAt(Failed(second), c.Clock()))
 		c.Finish(endedAt(Succeeded(first), c.Clock().Add(-5*time.Second)))
-		wants(c, 1, spec.EventFailing)
+		wants(c, 1, jobspec.EventFailing)
 	})
 	t.Run("a success, after an earlier failure", func(t *testing.T) {
 		c, first, second := begin(t)
 		c.Finish(endedAt(Failed(second), c.Clock().Add(-5*time.Second)))
 		c.Finish(endedAt(Succeeded(first), c.Clock()))
-		wants(c, 0, spec.EventFailing, spec.EventRecovered)
+		wants(c, 0, jobspec.EventFailing, jobspec.EventRecovered)
 	})
 }

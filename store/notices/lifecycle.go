@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 	"punctual/store/aside"
 	"punctual/store/pg"
 )
@@ -43,8 +43,8 @@ type lifecycle struct {
 	urls, events     []string
 }
 
-func (l *lifecycle) add(list []spec.Notify, job *domain.Job, run uuid.UUID, e spec.Event) {
-	if !spec.Asks(list, e) {
+func (l *lifecycle) add(list []jobspec.Notify, job *domain.Job, run uuid.UUID, e jobspec.Event) {
+	if !jobspec.Asks(list, e) {
 		return
 	}
 	for _, to := range domain.Recipients(list) {

@@ -12,8 +12,8 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 	"punctual/store/notices"
 )
 
@@ -89,7 +89,7 @@ func waitingEvents(c Fixture, n int, recipients ...string) {
 
 func TestTheEventsOfABurstComeInFewBatches(t *testing.T) {
 	c := NewReplica(t)
-	c.Many(250, "burst", 0, Notify(Hook, spec.EventSucceeded, spec.EventStarted), Notify(Hook, spec.EventDead))
+	c.Many(250, "burst", 0, Notify(Hook, jobspec.EventSucceeded, jobspec.EventStarted), Notify(Hook, jobspec.EventDead))
 	var runs []domain.Assignment
 	for len(runs) < 250 {
 		runs = append(runs, c.Claim(100, false).Runs...)
@@ -108,7 +108,7 @@ func TestTheEventsOfABurstComeInFewBatches(t *testing.T) {
 	for _, b := range all {
 		for _, e := range b.Events {
 			seen[string(e.Event)+e.Run.String()]++
-			if e.JobID == uuid.Nil || e.StartedAt == nil || (e.FinishedAt != nil) != (e.Event == spec.EventSucceeded) ||
+			if e.JobID == uuid.Nil || e.StartedAt == nil || (e.FinishedAt != nil) != (e.Event == jobspec.EventSucceeded) ||
 				e.Attempt != 1 || !strings.HasPrefix(e.Job, "burst-") {
 				t.Errorf("%+v", e)
 			}
@@ -130,7 +130,7 @@ func TestTheEventsOfABurstComeInFewBatches(t *testing.T) {
 // A start is told once, whatever becomes of the run then.
 func TestTheLifeOfARunIsTold(t *testing.T) {
 	c := NewReplica(t)
-	lives := Notify(Hook, spec.EventStarted, spec.EventSucceeded)
+	lives := Notify(Hook, jobspec.EventStarted, jobspec.EventSucceeded)
 	c.Create("a", Never, lives)
 	c.Finish(GivenBack(c.Begun("a")))
 	wantEvents(c.Fixture, "started a 1")
@@ -147,7 +147,7 @@ func TestTheLifeOfARunIsTold(t *testing.T) {
 	c.Finish(Succeeded(c.Again()))
 	wantEvents(c.Fixture, "started lost 1, succeeded lost 2")
 
-	c.Create("exclusive", Never, lives, func(d *spec.Definition) { d.ConcurrencyPolicy = spec.PolicyForbid })
+	c.Create("exclusive", Never, lives, func(d *jobspec.Definition) { d.ConcurrencyPolicy = jobspec.PolicyForbid })
 	c.Finish(Buried(c.Begun("exclusive")))
 	wantEvents(c.Fixture, "started exclusive 1")
 
@@ -176,7 +176,7 @@ func TestEventsThatNoEntryAsksForAreNotWritten(t *testing.T) {
 	c := NewReplica(t)
 	c.Create("silent", Never, TellsNobody)
 	c.Create("trouble", Never, Everything)
-	c.Create("starts", Never, Notify(Hook, spec.EventStarted))
+	c.Create("starts", Never, Notify(Hook, jobspec.EventStarted))
 	for _, job := range []string{"silent", "trouble"} {
 		c.WellAgain(job)
 		c.Dies(job)
@@ -184,7 +184,7 @@ func TestEventsThatNoEntryAsksForAreNotWritten(t *testing.T) {
 	c.WantCount(0, "events wait", `SELECT count(*) FROM punctual.lifecycle_events`)
 	c.WellAgain("starts")
 	c.WantCount(1, "events wait", `SELECT count(*) FROM punctual.lifecycle_events`)
-	c.ByDefault(spec.Notify{On: []spec.Event{spec.EventSucceeded}, URL: "https://other.example/"})
+	c.ByDefault(jobspec.Notify{On: []jobspec.Event{jobspec.EventSucceeded}, URL: "https://other.example/"})
 	c.Create("default", Never)
 	c.WellAgain("silent")
 	c.WellAgain("default")

@@ -9,7 +9,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // untold describes the notices that are still to be sent, in the order of writing.
@@ -102,7 +102,7 @@ func TestWhatHappensIsNoted(t *testing.T) {
 	})
 	t.Run("slots that are missed", func(t *testing.T) {
 		c := NewReplica(t)
-		job := c.Create("job", HalfPast, Missed(spec.MissedSkip), Everything)
+		job := c.Create("job", HalfPast, Missed(jobspec.MissedSkip), Everything)
 		c.SlotAgo(job.ID, 5*time.Hour)
 		c.Claim(10, true)
 		wantNotices(c.Fixture, "missed 6 missed")
@@ -145,9 +145,9 @@ func TestWhatHappensIsNoted(t *testing.T) {
 		c := NewReplica(t)
 		for name, option := range map[string]Option{
 			"silent": Every(time.Hour),
-			"late":   Notify(Hook, spec.EventLate), "dead": Notify(Hook, spec.EventDead),
+			"late":   Notify(Hook, jobspec.EventLate), "dead": Notify(Hook, jobspec.EventDead),
 		} {
-			job := c.Create(name, HalfPast, Missed(spec.MissedSkip), option)
+			job := c.Create(name, HalfPast, Missed(jobspec.MissedSkip), option)
 			c.SlotAgo(job.ID, 5*time.Hour)
 			c.Claim(10, true)
 			if name != "dead" {

@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 	"punctual/store/aside"
 	"punctual/store/pg"
 )
@@ -25,7 +25,7 @@ const (
 )
 
 // recipientID returns the id of a recipient in the outbox.
-func recipientID(p notice.Pipeline, tenant int32, to spec.Recipient, more ...any) uuid.UUID {
+func recipientID(p notice.Pipeline, tenant int32, to jobspec.Recipient, more ...any) uuid.UUID {
 	return uuid.NewSHA1(uuid.Nil, fmt.Appendf(nil, "%s %d %q %q %q %q %v",
 		p, tenant, to.Format, to.URL, to.Secret, to.Template, more))
 }

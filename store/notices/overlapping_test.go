@@ -12,8 +12,8 @@ import (
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 	"punctual/store/days"
 	"punctual/store/notices"
 	"punctual/store/pg"
@@ -112,15 +112,15 @@ func TestTheEndOfSteadyOverlapsIsTold(t *testing.T) {
 		"it is paused":  func(c Replica, _ uuid.UUID) { c.Pause("job") },
 		"it is deleted": func(c Replica, _ uuid.UUID) { c.DeleteJob("job") },
 		"nobody asks": func(c Replica, id uuid.UUID) {
-			c.Edit("job", func(d *spec.Definition) { d.Notify = nil })
+			c.Edit("job", func(d *jobspec.Definition) { d.Notify = nil })
 			c.Clear(id)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, world := withRecipients(t)
-			job := c.Create("job", Rarely, slackly, statefully, func(d *spec.Definition) {
+			job := c.Create("job", Rarely, slackly, statefully, func(d *jobspec.Definition) {
 				for i := range d.Notify {
-					d.Notify[i].On = []spec.Event{spec.EventOverlapping}
+					d.Notify[i].On = []jobspec.Event{jobspec.EventOverlapping}
 				}
 			}).ID
 			crowd(c, job)
@@ -148,9 +148,9 @@ func TestTheEndOfSteadyOverlapsIsTold(t *testing.T) {
 // A job that fails and skips slots has two incidents: the end of one is not the end of the other.
 func TestARecoveryDoesNotEndOverlaps(t *testing.T) {
 	c, world := withRecipients(t)
-	job := c.Create("job", Rarely, statefully, func(d *spec.Definition) {
+	job := c.Create("job", Rarely, statefully, func(d *jobspec.Definition) {
 		for i := range d.Notify {
-			d.Notify[i].On = spec.Events
+			d.Notify[i].On = jobspec.Events
 		}
 	}).ID
 	c.Dies("job")
@@ -198,9 +198,9 @@ func TestManyOverlapsAreOneMessage(t *testing.T) {
 	c := NewReplica(t)
 	c.Secret("key", "routing")
 	const jobs = 130
-	c.Many(jobs, "job", 0, Rarely, Everything, func(d *spec.Definition) {
-		d.Notify = append(d.Notify, spec.Notify{
-			On: spec.Events, Format: spec.FormatPagerDuty, URL: pagerURL, Secret: "key",
+	c.Many(jobs, "job", 0, Rarely, Everything, func(d *jobspec.Definition) {
+		d.Notify = append(d.Notify, jobspec.Notify{
+			On: jobspec.Events, Format: jobspec.FormatPagerDuty, URL: pagerURL, Secret: "key",
 		})
 	})
 	c.Exec(`INSERT INTO punctual.notified (job_id, overlapping_since) SELECT id, now() FROM punctual.jobs

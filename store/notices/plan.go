@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 )
 
 const (
@@ -56,12 +56,12 @@ const (
 const over = "over"
 
 // stateful reports whether a recipient keeps a state for each subject, as opposed to a list of messages for people.
-func stateful(f spec.Format) bool {
-	return f == spec.FormatPagerDuty || f == spec.FormatAlertmanager
+func stateful(f jobspec.Format) bool {
+	return f == jobspec.FormatPagerDuty || f == jobspec.FormatAlertmanager
 }
 
 // settle finds the newest state of rows, and the subjects that they belong to.
-func settle(rows []*state, f spec.Format) {
+func settle(rows []*state, f jobspec.Format) {
 	for _, r := range rows {
 		r.settle(f)
 	}
@@ -91,7 +91,7 @@ func (to *recipient) plan(rows []*state, w world) []notice.Subject {
 		for _, r := range groups[key] {
 			names += len(r.base.Job) + 10
 		}
-		if len(all) > 0 && (to.To.Format == spec.FormatPagerDuty || names > mostNames) {
+		if len(all) > 0 && (to.To.Format == jobspec.FormatPagerDuty || names > mostNames) {
 			to.lookAt = &to.now // the next message tells of it
 			break
 		}
@@ -125,7 +125,7 @@ func (r *state) unreachable() bool {
 }
 
 // settle finds the row's newest state. Trouble that is over before the recipient could hear of it is no incident.
-func (r *state) settle(f spec.Format) {
+func (r *state) settle(f jobspec.Format) {
 	if r.unsent == nil {
 		return
 	}
@@ -145,8 +145,8 @@ func (r *state) settle(f spec.Format) {
 	}
 	_, _, grouped := kindOf(r.key) // whose recovery is told with that of the others
 	if state.EndsTrouble() && !r.open && (stateful(f) || known || r.kind == overlaps) && !grouped {
-		kept := r.unsent.Only(func(e spec.Event) bool {
-			return e == spec.EventLate || e == spec.EventMissed || e == spec.EventDropped
+		kept := r.unsent.Only(func(e jobspec.Event) bool {
+			return e == jobspec.EventLate || e == jobspec.EventMissed || e == jobspec.EventDropped
 		})
 		if r.unsent, r.key = &kept, ""; len(kept.Events) == 0 {
 			r.fate = forgets
@@ -158,7 +158,7 @@ func (r *state) settle(f spec.Format) {
 }
 
 // nameIncidents says which subject each row that has something to tell belongs to. A row that is open keeps its own.
-func nameIncidents(rows []*state, f spec.Format) {
+func nameIncidents(rows []*state, f jobspec.Format) {
 	own := map[string][]*state{}
 	for _, r := range rows {
 		if r.fate == forgets || r.unsent == nil || r.key != "" {
@@ -179,7 +179,7 @@ func nameIncidents(rows []*state, f spec.Format) {
 		}
 	}
 	for kind, rows := range own {
-		if f != spec.FormatPagerDuty || len(rows) <= together {
+		if f != jobspec.FormatPagerDuty || len(rows) <= together {
 			continue
 		}
 		key := map[string]string{health: string(notice.KindJobs), overlaps: overlaps}[kind] + ":" + uuid.NewString()
@@ -260,10 +260,10 @@ func (to *recipient) reached(key, name string, rows []*state) bool {
 		own := r.troubled && !r.unreachable()
 		for _, e := range r.unsent.Events {
 			switch {
-			case e.Event == spec.EventRecovered && r.unsent.Host == name, e.Event == spec.EventDead && own:
-				answered = spec.Later(answered, e.LastAt)
-			case e.Event == spec.EventDead || e.Event == spec.EventFailing:
-				failed = spec.Later(failed, e.LastAt)
+			case e.Event == jobspec.EventRecovered && r.unsent.Host == name, e.Event == jobspec.EventDead && own:
+				answered = jobspec.Later(answered, e.LastAt)
+			case e.Event == jobspec.EventDead || e.Event == jobspec.EventFailing:
+				failed = jobspec.Later(failed, e.LastAt)
 			}
 		}
 	}
@@ -279,7 +279,7 @@ func addJobs(s *notice.Subject, rows []*state) {
 		}
 		for _, e := range digest.Events {
 			since := e.FirstAt
-			if e.Since != nil && e.Event != spec.EventStale {
+			if e.Since != nil && e.Event != jobspec.EventStale {
 				since = *e.Since
 			}
 			over := s.State == notice.StateFiring && e.Event.EndsTrouble()

@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 )
 
 // failingJobs are rows of jobs that are failing, each for a reason of its own.
@@ -18,7 +18,7 @@ func failingJobs(n int) (rows []*state) {
 	for range n {
 		digest := domain.Digest{
 			Job: strings.Repeat("x", 250), JobID: uuid.New(),
-			Events: []domain.DigestEvent{{Event: spec.EventFailing, Runs: []domain.DigestRun{{ID: uuid.New()}}}},
+			Events: []domain.DigestEvent{{Event: jobspec.EventFailing, Runs: []domain.DigestRun{{ID: uuid.New()}}}},
 		}
 		rows = append(rows, &state{
 			job: digest.JobID, key: digest.JobID.String(), unsent: &digest, base: digest, dirty: true, troubled: true,
@@ -29,7 +29,7 @@ func failingJobs(n int) (rows []*state) {
 
 // A message that would name too many jobs leaves some to the next one.
 func TestAMessageNamesAsManyJobsAsFit(t *testing.T) {
-	l := recipient{now: time.Now(), Outgoing: notice.Outgoing{To: spec.Recipient{Format: spec.FormatSlack}}}
+	l := recipient{now: time.Now(), Outgoing: notice.Outgoing{To: jobspec.Recipient{Format: jobspec.FormatSlack}}}
 	rows := failingJobs(500)
 	said := l.plan(rows, world{})
 	left := slices.DeleteFunc(rows, func(r *state) bool { return r.fate == included })
@@ -61,9 +61,9 @@ func TestACauseThatIsOverIsLookedAtUntilItsEndIsTold(t *testing.T) {
 	now := time.Now()
 	l := recipient{
 		now: now, causes: map[string]cause{key: {Since: now.Add(-time.Hour), Newest: now.Add(-6 * time.Minute)}},
-		Outgoing: notice.Outgoing{To: spec.Recipient{Format: spec.FormatSlack}},
+		Outgoing: notice.Outgoing{To: jobspec.Recipient{Format: jobspec.FormatSlack}},
 	}
-	digest := domain.Digest{Job: "job", Events: []domain.DigestEvent{{Event: spec.EventLate, FirstAt: now, LastAt: now}}}
+	digest := domain.Digest{Job: "job", Events: []domain.DigestEvent{{Event: jobspec.EventLate, FirstAt: now, LastAt: now}}}
 	said := l.plan([]*state{{job: uuid.New(), key: key, unsent: &digest, base: digest, dirty: true}}, world{})
 	if len(said) != 1 || said[0].State != notice.StatePassing || l.lookAt == nil || l.lookAt.Before(now.Add(time.Minute)) {
 		t.Errorf("told %+v, looked at again %v", said, l.lookAt)

@@ -12,8 +12,8 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 )
 
 // incidents models what a recipient holds for open: PagerDuty by dedup_key, Alertmanager by labels.
@@ -22,7 +22,7 @@ type incidents map[string]bool
 // take applies a message to the model.
 func (i incidents) take(t *testing.T, m notice.Outgoing) {
 	t.Helper()
-	if m.To.Format == spec.FormatPagerDuty {
+	if m.To.Format == jobspec.FormatPagerDuty {
 		var e struct {
 			Action string `json:"event_action"`
 			Key    string `json:"dedup_key"`
@@ -53,21 +53,21 @@ func (i incidents) open() (keys []string) {
 const pagerURL, alertsURL = "https://pager.example/", "https://alerts.example/api/v2/alerts"
 
 // statefully makes a job tell PagerDuty and Alertmanager of its health.
-func statefully(d *spec.Definition) {
-	for format, url := range map[spec.Format]string{
-		spec.FormatPagerDuty: pagerURL, spec.FormatAlertmanager: alertsURL,
+func statefully(d *jobspec.Definition) {
+	for format, url := range map[jobspec.Format]string{
+		jobspec.FormatPagerDuty: pagerURL, jobspec.FormatAlertmanager: alertsURL,
 	} {
-		d.Notify = append(d.Notify, spec.Notify{
-			On:     []spec.Event{spec.EventFailing, spec.EventDead, spec.EventRecovered, spec.EventLate},
-			Format: format, URL: url, Secret: map[spec.Format]string{spec.FormatPagerDuty: "key"}[format],
+		d.Notify = append(d.Notify, jobspec.Notify{
+			On:     []jobspec.Event{jobspec.EventFailing, jobspec.EventDead, jobspec.EventRecovered, jobspec.EventLate},
+			Format: format, URL: url, Secret: map[jobspec.Format]string{jobspec.FormatPagerDuty: "key"}[format],
 		})
 	}
 }
 
 // pager makes a job tell PagerDuty of its health.
-func pager(d *spec.Definition) {
+func pager(d *jobspec.Definition) {
 	statefully(d)
-	d.Notify = slices.DeleteFunc(d.Notify, func(n spec.Notify) bool { return n.Format != spec.FormatPagerDuty })
+	d.Notify = slices.DeleteFunc(d.Notify, func(n jobspec.Notify) bool { return n.Format != jobspec.FormatPagerDuty })
 }
 
 // The last word of a recipient is the truth for each job, whatever happens to messages on their way: refusals, lost

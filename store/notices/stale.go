@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/aside"
 	"punctual/store/days"
 	"punctual/store/definitions"
@@ -28,8 +28,8 @@ type watched struct {
 	key    definitions.Version
 	tenant int32
 	watch  domain.Watch
-	stale  *time.Time    // since when it is stale, if it was found stale before
-	list   []spec.Notify // its recipients: the tenant's default, until its definition is known
+	stale  *time.Time       // since when it is stale, if it was found stale before
+	list   []jobspec.Notify // its recipients: the tenant's default, until its definition is known
 	succAt *time.Time
 
 	succRun uuid.UUID // the run that succeeded then
@@ -181,12 +181,12 @@ func (w *watched) judge(job *domain.Job, b *pgx.Batch) {
 	case !stale && w.stale == nil, !stale && w.watch.Paused:
 		w.look = again
 	case !stale && w.succAt != nil && w.succAt.After(*w.stale): // a success that was being committed meanwhile
-		if spec.Asks(w.list, spec.EventRecovered) {
+		if jobspec.Asks(w.list, jobspec.EventRecovered) {
 			b.Queue(insertRecoveredLate, w.succRun, *w.succAt, *w.stale)
 		}
 		w.stale, w.look = nil, again
 	case w.stale != nil: // it was told; after that only a success makes it be looked at again
-	case !spec.Asks(w.list, spec.EventStale):
+	case !jobspec.Asks(w.list, jobspec.EventStale):
 		w.look = w.watch.Now.Add(max(min(w.watch.Expect, time.Hour), lookOnceMore))
 	default:
 		b.Queue(insertStale, w.key.Job, w.tenant, w.key.Version, since)

@@ -6,12 +6,12 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // within makes a job expect a success within the given time.
 func within(span string) Option {
-	return func(d *spec.Definition) {
+	return func(d *jobspec.Definition) {
 		if err := d.ExpectSuccessWithin.UnmarshalText([]byte(span)); err != nil {
 			panic(err)
 		}
@@ -104,7 +104,7 @@ func TestWhenAJobIsNotStale(t *testing.T) {
 		},
 		"when nothing is expected any more": func(c Replica) {
 			c.Create("job", Never, within("26h"), Everything)
-			c.Edit("job", func(d *spec.Definition) { d.ExpectSuccessWithin = spec.Duration{} })
+			c.Edit("job", func(d *jobspec.Definition) { d.ExpectSuccessWithin = jobspec.Duration{} })
 			age(c.Fixture, "60 h")
 		},
 	} {

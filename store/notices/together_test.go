@@ -9,13 +9,13 @@ import (
 	"time"
 
 	. "punctual/internal/storetest"
+	"punctual/scheduler/jobspec"
 	"punctual/scheduler/notice"
-	"punctual/scheduler/spec"
 )
 
 // slackly makes a job tell a Slack channel of everything.
-func slackly(d *spec.Definition) {
-	d.Notify = []spec.Notify{{On: spec.Events, Format: spec.FormatSlack, URL: Hook}}
+func slackly(d *jobspec.Definition) {
+	d.Notify = []jobspec.Notify{{On: jobspec.Events, Format: jobspec.FormatSlack, URL: Hook}}
 }
 
 // While a recipient asks for a pause, everything joins what waits, and the next message names all jobs.
@@ -159,7 +159,7 @@ func TestMessagesThatFollowEachOtherComeSlower(t *testing.T) {
 // Nothing is kept of what a recipient believes that does not ask for recoveries.
 func TestWithoutRecoveriesNothingStaysOpen(t *testing.T) {
 	c := NewReplica(t)
-	c.Create("job", Never, Notify(Hook, spec.EventFailing, spec.EventDead))
+	c.Create("job", Never, Notify(Hook, jobspec.EventFailing, jobspec.EventDead))
 	c.Dies("job")
 	c.WantHeard("failing 1, dead 1")
 	c.WantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_states`)

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/days"
 	"punctual/store/pg"
 )
@@ -119,7 +119,7 @@ func (b *Board) withoutSuccess(ctx context.Context, candidates []candidate) ([]c
 	succeeded := map[uuid.UUID]bool{}
 	oldest := time.Now()
 	for _, c := range candidates {
-		oldest = spec.Earlier(oldest, domain.IDTime(c.run))
+		oldest = jobspec.Earlier(oldest, domain.IDTime(c.run))
 	}
 	read := map[uuid.UUID]int{}
 	search := days.Search{Index: days.All, Since: oldest}

@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -60,7 +60,7 @@ type task struct {
 // while it lasts. An hour that is over is counted anew, and so is one whose count is of the future: the database's
 // clock was set back.
 func (h hour) task(now time.Time) task {
-	t := task{before: domain.FirstRunID(spec.Earlier(h.end(), now.Add(-settling)))}
+	t := task{before: domain.FirstRunID(jobspec.Earlier(h.end(), now.Add(-settling)))}
 	ahead := h.countedAt != nil && h.countedAt.After(now)
 	t.anew = h.round == h.shown && (ahead || h.over() || h.runs < h.batch)
 	if t.after = h.first(); !t.anew && h.through != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/days"
 	"punctual/store/pg"
 )
@@ -189,7 +189,7 @@ func readResults(
 	search := days.Search{Index: days.All, Since: now, Until: time.Unix(0, 0)}
 	for _, s := range spans {
 		most[s.job] = s.most
-		search.Since = spec.Earlier(search.Since, domain.IDTime(s.after))
+		search.Since = jobspec.Earlier(search.Since, domain.IDTime(s.after))
 		if s.below == uuid.Max {
 			search.Until = time.Time{}
 		} else if !search.Until.IsZero() && domain.IDTime(s.below).After(search.Until) {

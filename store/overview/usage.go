@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/days"
 	"punctual/store/pg"
 )
@@ -67,7 +67,7 @@ const (
 func nextUsage(day, now time.Time) *time.Time {
 	end := day.AddDate(0, 0, 1)
 	if now.Before(end) {
-		return new(spec.Earlier(now.Add(usageEvery), end.Add(usageSoon)))
+		return new(jobspec.Earlier(now.Add(usageEvery), end.Add(usageSoon)))
 	}
 	for _, age := range []time.Duration{usageSoon, usageLater, usageLast} {
 		if at := end.Add(age); at.After(now) {

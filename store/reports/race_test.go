@@ -12,7 +12,7 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 // Whatever races: the work is done as often as runs succeed.
@@ -22,7 +22,7 @@ func TestEffectsAreTheRunsThatSucceed(t *testing.T) {
 	if testing.Short() {
 		rounds = 15
 	}
-	c.Create("a", Never, func(d *spec.Definition) { d.Retry.MaxAttempts = 3 })
+	c.Create("a", Never, func(d *jobspec.Definition) { d.Retry.MaxAttempts = 3 })
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))

@@ -16,7 +16,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/claim"
 	"punctual/store/pg"
 	"punctual/store/reports"
@@ -336,7 +336,7 @@ func TestAReportedFailureIsRetriedAsOthersAre(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newReporter(t)
-			a := c.Manual("a", Forbid, func(d *spec.Definition) { d.Retry.MaxAttempts = 2 })
+			a := c.Manual("a", Forbid, func(d *jobspec.Definition) { d.Retry.MaxAttempts = 2 })
 			c.fails(a)
 			_, err := c.work(a)
 			refused(t, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/pg"
@@ -105,7 +105,7 @@ func ReadDetails(ctx context.Context, q pg.Querier, run *Run) (data Data, err er
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
 		return data, fmt.Errorf("reading the attempts of run %s: %w", run.ID, err)
 	}
-	run.Result, run.Progress = spec.ShownJSON(run.Result), spec.ShownJSON(run.Progress)
+	run.Result, run.Progress = jobspec.ShownJSON(run.Result), jobspec.ShownJSON(run.Progress)
 	if a, ok := run.presentAttempt(); ok {
 		run.Attempts = append(run.Attempts, a)
 	}

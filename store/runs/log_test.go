@@ -7,12 +7,12 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 )
 
 func TestTheLogOfARun(t *testing.T) {
 	c := NewReplica(t)
-	logged := func(d *spec.Definition) { d.LogURL = "https://logs/{{run}}/{{attempt}}" }
+	logged := func(d *jobspec.Definition) { d.LogURL = "https://logs/{{run}}/{{attempt}}" }
 	answering := func(a domain.Assignment, verdict domain.Verdict, header string) domain.Outcome {
 		o := Ended(a, verdict)
 		if header != "" {

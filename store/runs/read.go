@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 	"punctual/store/seal"
@@ -112,7 +112,7 @@ func maxAttempts(step string) string {
 		             SELECT CASE WHEN s -> 'approval' IS NOT NULL THEN 1
 		                         ELSE nullif((s #>> '{retry,max_attempts}')::integer, 0) END
 		             FROM json_array_elements(v.definition -> 'steps') s WHERE s ->> 'name' = %[1]s) END,
-		         nullif((v.definition #>> '{retry,max_attempts}')::integer, 0), %[2]d) END`, step, spec.DefaultMaxAttempts)
+		         nullif((v.definition #>> '{retry,max_attempts}')::integer, 0), %[2]d) END`, step, jobspec.DefaultMaxAttempts)
 }
 
 // fillMaxAttempts reads how many attempts the runs' versions allow. It reads once per version and not per run, because

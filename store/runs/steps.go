@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 	"punctual/store/seal"
 )
@@ -25,22 +25,22 @@ const (
 
 // StepState is how far a step of a workflow's run has come.
 type StepState struct {
-	Name       string         `json:"name" doc:"Its name." example:"load"`
-	DependsOn  []string       `json:"depends_on" doc:"The steps that must have ended before it starts." example:"[\"extract\"]"`
-	When       spec.LinkWhen  `json:"when" enum:"succeeded,ended" doc:"How they must have ended." example:"succeeded"`
-	Status     string         `json:"status" enum:"waiting,not_run,pending,running,retrying,succeeded,dead,skipped,cancelled" doc:"The status of its run. It has none yet: waiting; it has none, and the workflow has ended: not_run." example:"running"`
-	Run        *uuid.UUID     `json:"run" format:"uuid" nullable:"true" doc:"Its run. Null: it has none." example:"019a3c5f-0000-8f20-b2c4-0a9d6e5f1b73"`
-	Reason     *domain.Reason `json:"reason" nullable:"true" doc:"Why it is not a plain success."`
-	Error      *string        `json:"error" doc:"The latest error, for people."`
-	Attempt    int            `json:"attempt" doc:"Number of the latest attempt; 0 before the first." example:"1"`
-	StartedAt  *time.Time     `json:"started_at" doc:"When the latest attempt was sent."`
-	FinishedAt *time.Time     `json:"finished_at" doc:"When it ended."`
-	KeptFrom   *uuid.UUID     `json:"kept_from,omitempty" format:"uuid" doc:"Of a step that a rerun has kept: the run whose result it has."`
-	SetBy      *string        `json:"set_by,omitempty" doc:"Of a step that a rerun has set: who asked for that." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
-	Note       *string        `json:"note,omitempty" doc:"Of a step that a rerun has set: why." example:"INC-12"`
-	ResultNote *string        `json:"result_note,omitempty" doc:"Why its result was not kept, so that the steps after it did not get it." example:"the result has 70000 bytes; at most 65536 (64 KiB) are kept"`
-	ApproveBy  *time.Time     `json:"approve_by,omitempty" doc:"Of a step that waits for approval: until when."`
-	WaitsFor   []string       `json:"waits_for,omitempty" doc:"While it waits: the steps that have to end before." example:"[\"extract\"]"`
+	Name       string           `json:"name" doc:"Its name." example:"load"`
+	DependsOn  []string         `json:"depends_on" doc:"The steps that must have ended before it starts." example:"[\"extract\"]"`
+	When       jobspec.LinkWhen `json:"when" enum:"succeeded,ended" doc:"How they must have ended." example:"succeeded"`
+	Status     string           `json:"status" enum:"waiting,not_run,pending,running,retrying,succeeded,dead,skipped,cancelled" doc:"The status of its run. It has none yet: waiting; it has none, and the workflow has ended: not_run." example:"running"`
+	Run        *uuid.UUID       `json:"run" format:"uuid" nullable:"true" doc:"Its run. Null: it has none." example:"019a3c5f-0000-8f20-b2c4-0a9d6e5f1b73"`
+	Reason     *domain.Reason   `json:"reason" nullable:"true" doc:"Why it is not a plain success."`
+	Error      *string          `json:"error" doc:"The latest error, for people."`
+	Attempt    int              `json:"attempt" doc:"Number of the latest attempt; 0 before the first." example:"1"`
+	StartedAt  *time.Time       `json:"started_at" doc:"When the latest attempt was sent."`
+	FinishedAt *time.Time       `json:"finished_at" doc:"When it ended."`
+	KeptFrom   *uuid.UUID       `json:"kept_from,omitempty" format:"uuid" doc:"Of a step that a rerun has kept: the run whose result it has."`
+	SetBy      *string          `json:"set_by,omitempty" doc:"Of a step that a rerun has set: who asked for that." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
+	Note       *string          `json:"note,omitempty" doc:"Of a step that a rerun has set: why." example:"INC-12"`
+	ResultNote *string          `json:"result_note,omitempty" doc:"Why its result was not kept, so that the steps after it did not get it." example:"the result has 70000 bytes; at most 65536 (64 KiB) are kept"`
+	ApproveBy  *time.Time       `json:"approve_by,omitempty" doc:"Of a step that waits for approval: until when."`
+	WaitsFor   []string         `json:"waits_for,omitempty" doc:"While it waits: the steps that have to end before." example:"[\"extract\"]"`
 }
 
 // Ended reports whether the step has ended, or will not run.
@@ -49,7 +49,7 @@ func (s StepState) Ended() bool { return s.Status == StepNotRun || domain.Status
 // ReadSteps completes a run of a job with steps with how far they have come, and with what it waits for. It leaves
 // other runs as they are.
 func ReadSteps(ctx context.Context, q pg.Querier, run *Run) error {
-	var d spec.Definition
+	var d jobspec.Definition
 	var steps []byte
 	var most string
 	err := q.QueryRow(ctx, `
@@ -71,7 +71,7 @@ func ReadSteps(ctx context.Context, q pg.Querier, run *Run) error {
 }
 
 // waitsForSteps says which steps of a workflow's run go on; nil: none.
-func waitsForSteps(run *Run, d spec.Definition) *WaitingFor {
+func waitsForSteps(run *Run, d jobspec.Definition) *WaitingFor {
 	if run.Status != domain.StatusRunning || run.StartedAt == nil {
 		return nil
 	}
@@ -98,7 +98,7 @@ func waitsForSteps(run *Run, d spec.Definition) *WaitingFor {
 }
 
 // readSteps is ReadSteps for a run whose definition, with its defaults, is known.
-func readSteps(ctx context.Context, q pg.Querier, run *Run, d spec.Definition) error {
+func readSteps(ctx context.Context, q pg.Querier, run *Run, d jobspec.Definition) error {
 	states := make([]StepState, len(d.Steps))
 	at := map[uuid.UUID]*StepState{}
 	named := map[string]*StepState{}
@@ -107,7 +107,7 @@ func readSteps(ctx context.Context, q pg.Querier, run *Run, d spec.Definition) e
 		s := &states[i]
 		*s = StepState{Name: step.Name, DependsOn: step.DependsOn, When: step.When, Status: StepWaiting}
 		if s.When == "" {
-			s.When = spec.WhenSucceeded
+			s.When = jobspec.WhenSucceeded
 		}
 		if s.DependsOn == nil {
 			s.DependsOn = []string{}

@@ -11,19 +11,19 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 	"punctual/store/vault"
 )
 
 // unknown blames a field that refers to a secret that the tenant does not have.
 func unknown(field, name string) error {
-	return spec.Blame(field, "there is no secret %q; create it with PUT /v1/secrets/%s", name, name)
+	return jobspec.Blame(field, "there is no secret %q; create it with PUT /v1/secrets/%s", name, name)
 }
 
 // nothingKept blames a field that keeps a stored secret value where none is stored.
 func nothingKept(field string) error {
-	return spec.Blame(field, `"***" keeps the stored value, but no value is stored here; write the value`)
+	return jobspec.Blame(field, `"***" keeps the stored value, but no value is stored here; write the value`)
 }
 
 // Facts are what writes of jobs with secrets need to know. The zero value is for jobs without secrets.
@@ -37,7 +37,7 @@ func (f Facts) Read() bool { return f.names != nil }
 
 // ReadFacts reads the facts for definitions. It sends no query if none of them has secrets.
 func (s *Secrets) ReadFacts(
-	ctx context.Context, tx *pg.Tx, tenant int32, definitions ...spec.Definition,
+	ctx context.Context, tx *pg.Tx, tenant int32, definitions ...jobspec.Definition,
 ) (Facts, error) {
 	f := Facts{names: map[string]bool{}}
 	asked, values := map[string]bool{}, false
@@ -45,7 +45,7 @@ func (s *Secrets) ReadFacts(
 		for _, name := range d.SecretNames() {
 			asked[name] = true
 		}
-		d.EachHidden(func(_ string, v *spec.Hidden) {
+		d.EachHidden(func(_ string, v *jobspec.Hidden) {
 			_, sealed := v.Sealed()
 			values = values || !sealed && !v.Kept()
 		})
@@ -67,12 +67,12 @@ func (s *Secrets) ReadFacts(
 }
 
 // KnowsSecrets blames a field of a list that names a secret which its tenant does not have.
-func (s *Secrets) KnowsSecrets(ctx context.Context, tx *pg.Tx, tenant int32, list []spec.Notify) error {
-	f, err := s.ReadFacts(ctx, tx, tenant, spec.Definition{Notify: list})
+func (s *Secrets) KnowsSecrets(ctx context.Context, tx *pg.Tx, tenant int32, list []jobspec.Notify) error {
+	f, err := s.ReadFacts(ctx, tx, tenant, jobspec.Definition{Notify: list})
 	if err != nil {
 		return err
 	}
-	for field, name := range (spec.Definition{Notify: list}).SecretNames() {
+	for field, name := range (jobspec.Definition{Notify: list}).SecretNames() {
 		if !f.names[name] {
 			return unknown(field, name)
 		}
@@ -104,7 +104,7 @@ func Of(tenant int32, job uuid.UUID) OfJob { return OfJob{tenant: tenant, job: j
 
 // Seal returns a definition with an id in the place of every secret value. The encrypted values are kept, to be written
 // by queue.
-func (j *OfJob) Seal(d spec.Definition, f Facts) (spec.Definition, error) {
+func (j *OfJob) Seal(d jobspec.Definition, f Facts) (jobspec.Definition, error) {
 	if !d.HasSecrets() {
 		return d, nil
 	}
@@ -115,7 +115,7 @@ func (j *OfJob) Seal(d spec.Definition, f Facts) (spec.Definition, error) {
 		j.uses = append(j.uses, name)
 	}
 	var failed error
-	d.EachHidden(func(field string, v *spec.Hidden) {
+	d.EachHidden(func(field string, v *jobspec.Hidden) {
 		if _, already := v.Sealed(); already || failed != nil {
 			return
 		}
@@ -128,17 +128,17 @@ func (j *OfJob) Seal(d spec.Definition, f Facts) (spec.Definition, error) {
 	return d, failed
 }
 
-func (j *OfJob) sealValue(value string, key *vault.DataKey) (spec.Hidden, error) {
+func (j *OfJob) sealValue(value string, key *vault.DataKey) (jobspec.Hidden, error) {
 	if key == nil {
-		return spec.Hidden{}, errors.New("encrypting a job's secret: no data key was read")
+		return jobspec.Hidden{}, errors.New("encrypting a job's secret: no data key was read")
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		return spec.Hidden{}, fmt.Errorf("making a secret's id: %w", err)
+		return jobspec.Hidden{}, fmt.Errorf("making a secret's id: %w", err)
 	}
 	ciphertext, err := key.Seal([]byte(value), jobSecretPlace(j.tenant, j.job, id))
 	j.sealed = append(j.sealed, sealedValue{id, key.ID, ciphertext})
-	return spec.SealedAs(id), err
+	return jobspec.SealedAs(id), err
 }
 
 // Queue queues the statements that write the definition's secrets. The job's row must exist by then.
@@ -159,24 +159,24 @@ func (j *OfJob) Queue(b *pgx.Batch) {
 // that the definition asks to keep. So writing a job again changes nothing. A stored value that is not in the job's old
 // definition is refused.
 func (s *Secrets) KeepSecrets(
-	ctx context.Context, q pg.Querier, tenant int32, job uuid.UUID, old, d spec.Definition,
-) (spec.Definition, error) {
+	ctx context.Context, q pg.Querier, tenant int32, job uuid.UUID, old, d jobspec.Definition,
+) (jobspec.Definition, error) {
 	own := sealedIn(old)
 	values, err := s.storedValues(ctx, q, tenant, job, d, own)
 	if err != nil {
 		return d, err
 	}
-	d.EachHidden(func(field string, v *spec.Hidden) {
+	d.EachHidden(func(field string, v *jobspec.Hidden) {
 		id, sealed := v.Sealed()
 		switch stored, known := values[field]; {
 		case v.Kept() && own[field] != uuid.Nil:
-			*v = spec.SealedAs(own[field])
+			*v = jobspec.SealedAs(own[field])
 		case v.Kept():
 			err = nothingKept(d.Path(field))
 		case sealed && id != own[field]:
 			err = fmt.Errorf("job %s: %s names a stored value that is not its own", job, field)
 		case !sealed && known && subtle.ConstantTimeCompare([]byte(stored), []byte(v.Value())) == 1:
-			*v = spec.SealedAs(own[field])
+			*v = jobspec.SealedAs(own[field])
 		}
 	})
 	return d, err
@@ -186,11 +186,11 @@ func (s *Secrets) KeepSecrets(
 // as they are. All others are decrypted, so that they are stored anew: a stored value is deleted with a version if the
 // versions next to it do not have it.
 func (s *Secrets) Reopen(
-	ctx context.Context, q pg.Querier, tenant int32, job uuid.UUID, present, former spec.Definition,
-) (spec.Definition, error) {
+	ctx context.Context, q pg.Querier, tenant int32, job uuid.UUID, present, former jobspec.Definition,
+) (jobspec.Definition, error) {
 	own := sealedIn(present)
 	var failed error
-	former.EachHidden(func(field string, v *spec.Hidden) {
+	former.EachHidden(func(field string, v *jobspec.Hidden) {
 		id, sealed := v.Sealed()
 		if !sealed || own[field] == id || failed != nil {
 			return
@@ -206,15 +206,15 @@ func (s *Secrets) Reopen(
 		if errors.Is(failed, pgx.ErrNoRows) || errors.Is(failed, vault.ErrCiphertext) {
 			failed = fmt.Errorf("the value that %s had is lost: %w", field, pg.ErrState)
 		}
-		*v = spec.HiddenOf(value)
+		*v = jobspec.HiddenOf(value)
 	})
 	return former, failed
 }
 
 // sealedIn returns the ids of the stored values of a definition, by their fields.
-func sealedIn(d spec.Definition) map[string]uuid.UUID {
+func sealedIn(d jobspec.Definition) map[string]uuid.UUID {
 	own := map[string]uuid.UUID{}
-	d.EachHidden(func(field string, v *spec.Hidden) {
+	d.EachHidden(func(field string, v *jobspec.Hidden) {
 		if id, ok := v.Sealed(); ok {
 			own[field] = id
 		}
@@ -225,10 +225,10 @@ func sealedIn(d spec.Definition) map[string]uuid.UUID {
 // storedValues decrypts the stored values of the fields in which a new definition has a value too. A value that cannot
 // be decrypted is left out, and so replaced.
 func (s *Secrets) storedValues(
-	ctx context.Context, q pg.Querier, tenant int32, job uuid.UUID, d spec.Definition, own map[string]uuid.UUID,
+	ctx context.Context, q pg.Querier, tenant int32, job uuid.UUID, d jobspec.Definition, own map[string]uuid.UUID,
 ) (map[string]string, error) {
 	fields := map[uuid.UUID]string{}
-	d.EachHidden(func(field string, v *spec.Hidden) {
+	d.EachHidden(func(field string, v *jobspec.Hidden) {
 		if _, sealed := v.Sealed(); !sealed && !v.Kept() && own[field] != uuid.Nil {
 			fields[own[field]] = field
 		}

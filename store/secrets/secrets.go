@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/names"
 	"punctual/store/pg"
@@ -143,7 +143,7 @@ func (s *Secrets) ListSecrets(
 }
 
 // DeleteSecret deletes a secret. The error is *names.InUseError while active or paused jobs refer to the secret, a
-// *spec.Refusal while the tenant's notify does, and ErrNotFound if there is none.
+// *jobspec.Refusal while the tenant's notify does, and ErrNotFound if there is none.
 func (s *Secrets) DeleteSecret(ctx context.Context, tenant int32, name string) error {
 	defer s.ForgetSecrets()
 	return s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
@@ -184,7 +184,7 @@ func usersOf(ctx context.Context, tx *pg.Tx, tenant int32, name string) (users [
 		  AND punctual.job_state(j, s) IN ('active', 'paused')
 		ORDER BY j.name`, tenant, name)
 	_, err = pgx.ForEachRow(rows, []any{&job, &text}, func() error {
-		var d spec.Definition
+		var d jobspec.Definition
 		if len(users) > names.MostUsers {
 			return nil
 		}
@@ -199,13 +199,13 @@ func usersOf(ctx context.Context, tx *pg.Tx, tenant int32, name string) (users [
 
 // unusedByTenant refuses a secret that the tenant's own notify names.
 func unusedByTenant(ctx context.Context, tx *pg.Tx, tenant int32, name string) error {
-	var list []spec.Notify
+	var list []jobspec.Notify
 	err := tx.QueryRow(ctx, `SELECT notify FROM punctual.tenants WHERE id = $1`, tenant).Scan(&list)
 	if err != nil {
 		return fmt.Errorf("reading the notify of the tenant: %w", err)
 	}
-	if slices.ContainsFunc(list, func(n spec.Notify) bool { return n.Secret == name }) {
-		return &spec.Refusal{
+	if slices.ContainsFunc(list, func(n jobspec.Notify) bool { return n.Secret == name }) {
+		return &jobspec.Refusal{
 			Code: "state", Reason: fmt.Sprintf("secret %q is named in the notify of the tenant; take it out there first", name),
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/names"
@@ -26,20 +26,20 @@ import (
 
 // authBy refers to a stored secret, authValue contains a value.
 func authBy(secret string) Option {
-	return func(d *spec.Definition) {
-		d.Target.Auth = &spec.Auth{Type: spec.AuthBearer, Secret: secret}
+	return func(d *jobspec.Definition) {
+		d.Target.Auth = &jobspec.Auth{Type: jobspec.AuthBearer, Secret: secret}
 	}
 }
 
 func authValue(value string) Option {
-	return func(d *spec.Definition) {
-		d.Target.Auth = &spec.Auth{Type: spec.AuthBearer, Value: spec.HiddenOf(value)}
+	return func(d *jobspec.Definition) {
+		d.Target.Auth = &jobspec.Auth{Type: jobspec.AuthBearer, Value: jobspec.HiddenOf(value)}
 	}
 }
 
 func secretHeader(name, value string) Option {
-	return func(d *spec.Definition) {
-		d.Target.SecretHeaders = map[string]spec.Hidden{name: spec.HiddenOf(value)}
+	return func(d *jobspec.Definition) {
+		d.Target.SecretHeaders = map[string]jobspec.Hidden{name: jobspec.HiddenOf(value)}
 	}
 }
 
@@ -52,7 +52,7 @@ func reads(c Fixture, name, want string) {
 	}
 }
 
-func jobSecret(c Fixture, job uuid.UUID, h spec.Hidden) string {
+func jobSecret(c Fixture, job uuid.UUID, h jobspec.Hidden) string {
 	c.T.Helper()
 	id, ok := h.Sealed()
 	if !ok {
@@ -170,20 +170,20 @@ func TestASecretThatAnyPartOfAJobUsesStays(t *testing.T) {
 	url := "http://127.0.0.1:9/hook"
 	for part, use := range map[string]Option{
 		"the authentication": authBy("token"),
-		"the certificate":    func(d *spec.Definition) { d.Target.TLS = &spec.TLS{CA: "token"} },
-		"the body":           func(d *spec.Definition) { d.Target.Body = []byte(`{"a":[{"$secret":"token"}]}`) },
-		"a step": func(d *spec.Definition) {
-			d.Target = spec.Target{}
-			d.Steps = []spec.Step{{Name: "a", Target: spec.Target{URL: url, Auth: &spec.Auth{
-				Type: spec.AuthBearer, Secret: "token",
+		"the certificate":    func(d *jobspec.Definition) { d.Target.TLS = &jobspec.TLS{CA: "token"} },
+		"the body":           func(d *jobspec.Definition) { d.Target.Body = []byte(`{"a":[{"$secret":"token"}]}`) },
+		"a step": func(d *jobspec.Definition) {
+			d.Target = jobspec.Target{}
+			d.Steps = []jobspec.Step{{Name: "a", Target: jobspec.Target{URL: url, Auth: &jobspec.Auth{
+				Type: jobspec.AuthBearer, Secret: "token",
 			}}}}
 		},
-		"the body of a step": func(d *spec.Definition) {
-			d.Target = spec.Target{}
-			d.Steps = []spec.Step{{Name: "a", Target: spec.Target{URL: url, Body: []byte(`{"a":{"$secret":"token"}}`)}}}
+		"the body of a step": func(d *jobspec.Definition) {
+			d.Target = jobspec.Target{}
+			d.Steps = []jobspec.Step{{Name: "a", Target: jobspec.Target{URL: url, Body: []byte(`{"a":{"$secret":"token"}}`)}}}
 		},
-		"a notice": func(d *spec.Definition) {
-			d.Notify = []spec.Notify{{On: []spec.Event{spec.EventDead}, Format: spec.FormatPagerDuty, Secret: "token"}}
+		"a notice": func(d *jobspec.Definition) {
+			d.Notify = []jobspec.Notify{{On: []jobspec.Event{jobspec.EventDead}, Format: jobspec.FormatPagerDuty, Secret: "token"}}
 		},
 	} {
 		if _, err := c.TryCreate("job", use); err == nil {
@@ -206,7 +206,7 @@ func TestASecretThatAnyPartOfAJobUsesStays(t *testing.T) {
 func TestASecretThatTheTenantUsesStays(t *testing.T) {
 	c := NewFixture(t)
 	c.Secret("token", "one")
-	notify := func(list ...spec.Notify) {
+	notify := func(list ...jobspec.Notify) {
 		t.Helper()
 		_, err := c.Tenants.EditTenant(t.Context(), c.TenantName(), func(t *tenants.Tenant) error {
 			t.Notify = list
@@ -214,8 +214,8 @@ func TestASecretThatTheTenantUsesStays(t *testing.T) {
 		})
 		Must(t, err)
 	}
-	notify(spec.Notify{On: []spec.Event{spec.EventDead}, Format: spec.FormatPagerDuty, Secret: "token"})
-	var refused *spec.Refusal
+	notify(jobspec.Notify{On: []jobspec.Event{jobspec.EventDead}, Format: jobspec.FormatPagerDuty, Secret: "token"})
+	var refused *jobspec.Refusal
 	if err := c.Secrets.DeleteSecret(t.Context(), c.Tenant, "token"); !errors.As(err, &refused) || refused.Code != "state" {
 		t.Errorf("the tenant's notify names the secret, and deleting it: %v", err)
 	}
@@ -236,7 +236,7 @@ func TestASecretIsNotDeletedUnderAJobThatIsBeingWritten(t *testing.T) {
 		})
 		both.Go(func() { deleted = c.Secrets.DeleteSecret(t.Context(), c.Tenant, name) })
 		both.Wait()
-		var unknown spec.Problem
+		var unknown jobspec.Problem
 		var inUse *names.InUseError
 		if refused, kept := errors.As(created, &unknown), errors.As(deleted, &inUse); refused == kept ||
 			!refused && created != nil || !kept && deleted != nil {
@@ -248,7 +248,7 @@ func TestASecretIsNotDeletedUnderAJobThatIsBeingWritten(t *testing.T) {
 func TestAJobCannotReferToASecretThatIsNotThere(t *testing.T) {
 	c := NewFixture(t)
 	c.Secret("there", "one")
-	d := Definition("job", authBy("there"), func(d *spec.Definition) { d.Target.TLS = &spec.TLS{CA: "missing"} })
+	d := Definition("job", authBy("there"), func(d *jobspec.Definition) { d.Target.TLS = &jobspec.TLS{CA: "missing"} })
 	for what, write := range map[string]func() error{
 		"create": func() error { _, err := c.For(c.Tenant).CreateJob(t.Context(), jobs.NewJob{Definition: d}); return err },
 		"put": func() error {
@@ -256,14 +256,14 @@ func TestAJobCannotReferToASecretThatIsNotThere(t *testing.T) {
 			return err
 		},
 	} {
-		var unknown spec.Problem
+		var unknown jobspec.Problem
 		if err := write(); !errors.As(err, &unknown) || unknown.Field != "target.tls.ca" ||
 			!strings.Contains(unknown.Message, `"missing"`) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	var batch *jobs.BatchError
-	var unknown spec.Problem
+	var unknown jobspec.Problem
 	_, err := c.CreateMany(jobs.ConflictError, Definition("good", authBy("there")), d)
 	if !errors.As(err, &batch) || len(batch.Errors) != 1 || !errors.As(batch.Errors[1], &unknown) {
 		t.Errorf("in a batch: %v", err)
@@ -318,7 +318,7 @@ func TestWritingTheSameSecretsAgainChangesNothing(t *testing.T) {
 	}
 	// A job cannot refer to the sealed values of another job.
 	other := c.Create("other", authValue("theirs"))
-	stolen := func(d *spec.Definition) { d.Target.Auth = other.Definition.Target.Auth }
+	stolen := func(d *jobspec.Definition) { d.Target.Auth = other.Definition.Target.Auth }
 	if _, err := c.TryPut(Definition("job", stolen)); err == nil {
 		t.Error("a job refers to another's stored value")
 	}

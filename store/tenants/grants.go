@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/pg"
 )
@@ -45,26 +45,26 @@ func isCommon(schema string) bool { return schema == "public" || schema == "info
 const longestRole = 63 // bytes; Postgres cuts off the rest
 
 // Check returns what is wrong with the names of a grant, whatever the database holds.
-func (g NewGrant) Check() []spec.Problem {
-	var wrong []spec.Problem
+func (g NewGrant) Check() []jobspec.Problem {
+	var wrong []jobspec.Problem
 	switch {
 	case isCommon(g.Schema):
-		wrong = append(wrong, spec.Blame("schema", "%q is not valid: it belongs to all; name a schema that the grant "+
+		wrong = append(wrong, jobspec.Blame("schema", "%q is not valid: it belongs to all; name a schema that the grant "+
 			"makes, such as shop_jobs", g.Schema))
 	case !IsSchema(g.Schema):
-		wrong = append(wrong, spec.Blame("schema", "%.80q is not valid: write 1 to 63 small letters, digits and "+
+		wrong = append(wrong, jobspec.Blame("schema", "%.80q is not valid: write 1 to 63 small letters, digits and "+
 			"underscores, the first no digit, and not beginning with pg_", g.Schema))
 	}
 	if len(g.Role) < 1 || len(g.Role) > longestRole {
-		wrong = append(wrong, spec.Blame("role", "%.80q is not valid: write the name of a role of the database, of 1 "+
+		wrong = append(wrong, jobspec.Blame("role", "%.80q is not valid: write the name of a role of the database, of 1 "+
 			"to %d bytes", g.Role, longestRole))
 	}
 	return wrong
 }
 
 // Grant makes the schema of a grant with its functions. If that very grant exists, the functions are made anew, and
-// created is false. The error is a spec.Problem if a name is not valid or the role does not exist, ErrNotFound if
-// there is no such tenant, ErrState if the schema holds anything else, and a spec.Refusal if Punctual may make no
+// created is false. The error is a jobspec.Problem if a name is not valid or the role does not exist, ErrNotFound if
+// there is no such tenant, ErrState if the schema holds anything else, and a jobspec.Refusal if Punctual may make no
 // schema.
 func (s *Tenants) Grant(ctx context.Context, tenant string, asked NewGrant) (g Grant, created bool, err error) {
 	if wrong := asked.Check(); len(wrong) > 0 {
@@ -130,7 +130,7 @@ func mayGrant(ctx context.Context, tx *pg.Tx, t Tenant, g NewGrant, isNew bool) 
 	}
 	switch {
 	case !exists:
-		return spec.Blame("role", "there is no role %q in this database cluster; create it first (CREATE ROLE)", g.Role)
+		return jobspec.Blame("role", "there is no role %q in this database cluster; create it first (CREATE ROLE)", g.Role)
 	case other != nil:
 		return fmt.Errorf("schema %s is granted to %s; revoke that or choose another schema: %w", g.Schema, *other,
 			pg.ErrState)
@@ -154,7 +154,7 @@ func (s *Tenants) denied(ctx context.Context, schema string, err error) error {
 		Scan(&grant, &create); err != nil {
 		return err
 	}
-	return &spec.Refusal{Code: "state", Reason: fmt.Sprintf(
+	return &jobspec.Refusal{Code: "state", Reason: fmt.Sprintf(
 		"let the owner of the database run `%s`, or a superuser `%s`, and grant again: %v", grant, create, err)}
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
@@ -16,8 +16,8 @@ const DefaultKeyAge = 365 * 24 * time.Hour
 
 // tooLong blames a field by which a new key would work for longer than the deployment or its tenant allows.
 func tooLong(field string, most time.Duration) error {
-	return spec.Blame(field, "is more than %s, the longest that a new key of this tenant may work (max_key_age)",
-		spec.Short(most))
+	return jobspec.Blame(field, "is more than %s, the longest that a new key of this tenant may work (max_key_age)",
+		jobspec.Short(most))
 }
 
 // expiry returns when a new key expires, by the database's clock. Nil: never.
@@ -33,7 +33,7 @@ func (s *Tenants) expiry(ctx context.Context, tx *pg.Tx, tenant int32, n NewKey)
 	field, at := "expires_in", now.Add(n.Lifetime)
 	switch {
 	case n.ExpiresAt != nil && !n.ExpiresAt.After(now):
-		return nil, spec.Blame("expires_at", "is in the past")
+		return nil, jobspec.Blame("expires_at", "is in the past")
 	case n.ExpiresAt != nil:
 		field, at = "expires_at", *n.ExpiresAt
 	case n.Never && most == nil:

@@ -6,18 +6,18 @@ import (
 	"time"
 
 	. "punctual/internal/storetest"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/tenants"
 )
 
 func TestTheTenantsDefaultTellsOfJobsThatDoNotSayWhoIsTold(t *testing.T) {
 	c := NewReplica(t)
 	c.Create("silent", Never, TellsNobody)
-	c.Create("own", Never, Notify("https://own.example/", spec.EventDead))
+	c.Create("own", Never, Notify("https://own.example/", jobspec.EventDead))
 	c.Create("job", Never)
 	c.Dies("job")
 	c.WantHeard("")
-	c.ByDefault(spec.Notify{On: []spec.Event{spec.EventFailing, spec.EventRecovered}, URL: Hook})
+	c.ByDefault(jobspec.Notify{On: []jobspec.Event{jobspec.EventFailing, jobspec.EventRecovered}, URL: Hook})
 	c.Dies("silent")
 	c.WantHeard("")
 	c.Dies("own")
@@ -30,7 +30,7 @@ func TestTheTenantsDefaultTellsOfJobsThatDoNotSayWhoIsTold(t *testing.T) {
 	c.WellAgain("job")
 	c.WantHeard("recovered 1")
 	// Notices of late and missed slots, which a claim and an edit settle.
-	c.ByDefault(spec.Notify{On: []spec.Event{spec.EventLate, spec.EventMissed}, URL: Hook})
+	c.ByDefault(jobspec.Notify{On: []jobspec.Event{jobspec.EventLate, jobspec.EventMissed}, URL: Hook})
 	late := c.Create("late", HalfPast)
 	c.SlotAgo(late.ID, 5*time.Hour)
 	c.One(c.Claim(10, true))
@@ -50,10 +50,10 @@ func TestTheTenantsDefaultTellsOfJobsThatDoNotSayWhoIsTold(t *testing.T) {
 func TestADefaultNamesASecretThatIsThere(t *testing.T) {
 	c := NewReplica(t)
 	_, err := c.Tenants.EditTenant(t.Context(), "default", func(now *tenants.Tenant) error {
-		now.Notify = []spec.Notify{{On: spec.Events, Format: spec.FormatPagerDuty, Secret: "pagerduty-key"}}
+		now.Notify = []jobspec.Notify{{On: jobspec.Events, Format: jobspec.FormatPagerDuty, Secret: "pagerduty-key"}}
 		return nil
 	})
-	if unknown, is := errors.AsType[spec.Problem](err); !is || unknown.Field != "notify[0].secret" {
+	if unknown, is := errors.AsType[jobspec.Problem](err); !is || unknown.Field != "notify[0].secret" {
 		t.Fatal(err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/changes"
 	"punctual/store/pg"
@@ -28,20 +28,20 @@ type Brief struct {
 
 // Tenant is an owner of jobs. Null means no limit.
 type Tenant struct {
-	ID                   int32          `json:"-"`
-	Name                 string         `json:"name" doc:"Its name." example:"billing"`
-	Weight               int            `json:"weight" doc:"Its relative share of the concurrency while several tenants wait for it." example:"1"`
-	MaxJobs              *int           `json:"max_jobs" doc:"The most active and paused jobs that it may have." example:"10000"`
-	MaxPendingRuns       *int           `json:"max_pending_runs" doc:"The most dated runs that it may have pending." example:"100000"`
-	MaxConcurrentRuns    *int           `json:"max_concurrent_runs" doc:"The most runs of this tenant that all replicas together may send at once." example:"100"`
-	MaxRunsPerSecond     *int           `json:"max_runs_per_second" doc:"The most attempts of this tenant that all replicas together may start in a second." example:"50"`
-	MaxRequestsPerSecond *int           `json:"max_requests_per_second" doc:"The most API requests of this tenant that all replicas together answer in a second." example:"200"`
-	MinInterval          *spec.Duration `json:"min_interval" nullable:"true" doc:"Shortest time between two slots of one of its jobs." example:"1m0s"`
-	MaxKeyAge            *spec.Duration `json:"max_key_age" nullable:"true" doc:"How long a new API key of it may work. Earlier keys stay as they are." example:"2160h0m0s"`
-	ChangesKept          *spec.Duration `json:"changes_kept" nullable:"true" doc:"How long GET /v1/runs/changes says which of its runs have ended. Null: nothing is recorded." example:"24h0m0s"`
-	AllowedTargets       []netip.Prefix `json:"allowed_targets" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants." example:"[\"10.20.0.0/16\"]"`
+	ID                   int32             `json:"-"`
+	Name                 string            `json:"name" doc:"Its name." example:"billing"`
+	Weight               int               `json:"weight" doc:"Its relative share of the concurrency while several tenants wait for it." example:"1"`
+	MaxJobs              *int              `json:"max_jobs" doc:"The most active and paused jobs that it may have." example:"10000"`
+	MaxPendingRuns       *int              `json:"max_pending_runs" doc:"The most dated runs that it may have pending." example:"100000"`
+	MaxConcurrentRuns    *int              `json:"max_concurrent_runs" doc:"The most runs of this tenant that all replicas together may send at once." example:"100"`
+	MaxRunsPerSecond     *int              `json:"max_runs_per_second" doc:"The most attempts of this tenant that all replicas together may start in a second." example:"50"`
+	MaxRequestsPerSecond *int              `json:"max_requests_per_second" doc:"The most API requests of this tenant that all replicas together answer in a second." example:"200"`
+	MinInterval          *jobspec.Duration `json:"min_interval" nullable:"true" doc:"Shortest time between two slots of one of its jobs." example:"1m0s"`
+	MaxKeyAge            *jobspec.Duration `json:"max_key_age" nullable:"true" doc:"How long a new API key of it may work. Earlier keys stay as they are." example:"2160h0m0s"`
+	ChangesKept          *jobspec.Duration `json:"changes_kept" nullable:"true" doc:"How long GET /v1/runs/changes says which of its runs have ended. Null: nothing is recorded." example:"24h0m0s"`
+	AllowedTargets       []netip.Prefix    `json:"allowed_targets" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants." example:"[\"10.20.0.0/16\"]"`
 
-	Notify []spec.Notify `json:"notify" doc:"Recipients of notices about jobs that have no notify of their own."`
+	Notify []jobspec.Notify `json:"notify" doc:"Recipients of notices about jobs that have no notify of their own."`
 
 	CreatedAt time.Time `json:"created_at" doc:"When it was created."`
 	UpdatedAt time.Time `json:"updated_at" doc:"When its settings were last changed."`
@@ -51,9 +51,9 @@ type Tenant struct {
 const DefaultTenant = "default"
 
 // ErrTenantExists says that another tenant has the name of a new one.
-var ErrTenantExists error = &spec.Refusal{
+var ErrTenantExists error = &jobspec.Refusal{
 	Code: "name_taken", Reason: "the name is taken by another tenant",
-	Blames: []spec.Problem{{Field: "name", Message: "is taken by another tenant"}},
+	Blames: []jobspec.Problem{{Field: "name", Message: "is taken by another tenant"}},
 }
 
 const tenantColumns = `t.id, t.name, t.weight, t.max_jobs, t.max_pending_runs, t.max_concurrent_runs,
@@ -67,9 +67,9 @@ func scanTenant(row pgx.CollectableRow) (Tenant, error) {
 		&t.MaxRunsPerSecond,
 		&t.MaxRequestsPerSecond,
 		&interval, &keyAge, &kept, &t.AllowedTargets, &t.Notify, &t.CreatedAt, &t.UpdatedAt)
-	t.MinInterval = converted(interval, spec.DurationOf)
-	t.MaxKeyAge = converted(keyAge, spec.DurationOf)
-	t.ChangesKept = converted(kept, spec.DurationOf)
+	t.MinInterval = converted(interval, jobspec.DurationOf)
+	t.MaxKeyAge = converted(keyAge, jobspec.DurationOf)
+	t.ChangesKept = converted(kept, jobspec.DurationOf)
 	t.fillLists()
 	return t, err
 }
@@ -88,7 +88,7 @@ func (t *Tenant) fillLists() {
 		t.AllowedTargets = []netip.Prefix{}
 	}
 	if t.Notify == nil {
-		t.Notify = []spec.Notify{}
+		t.Notify = []jobspec.Notify{}
 	}
 }
 
@@ -100,8 +100,8 @@ func (t Tenant) args(before ...any) []any {
 		notify = new(string(text))
 	}
 	return append(before, t.Weight, t.MaxJobs, t.MaxConcurrentRuns, t.MaxRunsPerSecond, t.MaxRequestsPerSecond,
-		converted(t.MinInterval, spec.Duration.Value), converted(t.MaxKeyAge, spec.Duration.Value), t.AllowedTargets,
-		notify, t.MaxPendingRuns, converted(t.ChangesKept, spec.Duration.Value))
+		converted(t.MinInterval, jobspec.Duration.Value), converted(t.MaxKeyAge, jobspec.Duration.Value), t.AllowedTargets,
+		notify, t.MaxPendingRuns, converted(t.ChangesKept, jobspec.Duration.Value))
 }
 
 // selectTenant selects the tenant with a name.

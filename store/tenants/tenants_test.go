@@ -16,7 +16,7 @@ import (
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
-	"punctual/scheduler/spec"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/audit"
 	"punctual/store/jobs"
@@ -201,8 +201,8 @@ func TestTenantsAreReadAsTheyWereWrittenInEveryMode(t *testing.T) {
 	t.Parallel()
 	EachExecMode(t, func(t *testing.T, c Fixture) {
 		asked := tenants.Tenant{
-			Name: "alpha", Weight: 2, MaxJobs: new(7), MinInterval: new(spec.DurationOf(90 * time.Second)),
-			AllowedTargets: prefixes("10.0.0.0/8", "fd00::/8"), Notify: []spec.Notify{},
+			Name: "alpha", Weight: 2, MaxJobs: new(7), MinInterval: new(jobspec.DurationOf(90 * time.Second)),
+			AllowedTargets: prefixes("10.0.0.0/8", "fd00::/8"), Notify: []jobspec.Notify{},
 		}
 		made, err := c.Tenants.CreateTenant(t.Context(), asked)
 		Must(t, err)

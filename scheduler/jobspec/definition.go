@@ -1,0 +1,351 @@
+package jobspec
+
+import (
+	"encoding/json"
+	"time"
+
+	"punctual/scheduler/cron"
+)
+
+// Definition is what a job does and when, in the form of the API, of manifests and of job_versions.definition.
+// WithDefaults fills in the defaults of absent fields.
+type Definition struct {
+	Name              string            `json:"name" doc:"Unique within the tenant." example:"daily-invoice-gen"`
+	Description       string            `json:"description,omitempty" doc:"For people. Absent: none."`
+	Runbook           string            `json:"runbook,omitempty" minLength:"1" doc:"URL, https, at which people read how to mend the job. Notices carry it. Absent: none." example:"https://wiki.example.com/runbooks/invoices"`
+	LogURL            string            `json:"log_url,omitempty" minLength:"1" doc:"URL, http or https, at which people read the log of a run. Placeholders in its path, query and fragment are filled in for each run. A target that answers the header Punctual-Log-Url replaces it. Absent: none." example:"https://logs.example.com/search?q={{run}}"`
+	Labels            map[string]string `json:"labels,omitempty" doc:"Names and values to filter jobs and runs by. Absent: none."`
+	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: one of cron, every, at, delay and event. Absent: it runs only when triggered."`
+	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id. A jitter longer than half the gap to the next slot spreads over half the gap. Absent: the deployment's default (--default-jitter, 1s) for cron slots a minute or more apart, else 0s." example:"1s"`
+	Missed            Missed            `json:"missed,omitzero" doc:"The policy for slots that were not claimed in time."`
+	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" minLength:"1" enum:"allow,forbid,replace,wait,queue" doc:"The policy for a slot that is due while a run of the job is active. allow: both run; forbid: the slot is skipped, and the skip is recorded; replace: the active run is cancelled; wait: one run waits; queue: all runs wait, and go one at a time, the oldest first. Absent: allow; forbid for a job with steps or completion async that has slots."`
+	MaxPendingRuns    int               `json:"max_pending_runs,omitempty" minimum:"1" maximum:"100000" doc:"With concurrency_policy queue: how many runs may wait. Further slots are skipped with reason limit, and triggers are refused. Absent: 1000." example:"1000"`
+	Limits            []string          `json:"limits,omitempty" maxItems:"4" doc:"Up to four limits that the job shares with all jobs that name them: PUT /v1/limits/{limit}. A run starts when all of them have room, and holds them until it ends. Absent: none." example:"[\"warehouse\"]"`
+	ExpiresAfter      Duration          `json:"expires_after,omitzero" doc:"How long after the slot was due an attempt may still start. Absent: a run never expires." example:"1h"`
+	Target            Target            `json:"target,omitzero" doc:"The HTTP request to send. Absent: the job has steps instead."`
+	Steps             []Step            `json:"steps,omitempty" maxItems:"50" doc:"In place of a target: the steps of a workflow, 1 to 50. Schedule, overlap, expiry, pauses, triggers, notices and chains are the job's; each step has a run of its own. Absent: the job has a target instead."`
+	Timeout           Duration          `json:"timeout,omitzero" doc:"Time limit for one whole exchange with the target: 1ms to 24h." example:"30s"`
+	Retry             Retry             `json:"retry,omitzero" doc:"How a run is attempted again after a failure."`
+	Queue             string            `json:"queue,omitempty" minLength:"1" doc:"The queue in which its runs wait, and whose concurrency they use." example:"default"`
+	Priority          Priority          `json:"priority,omitempty" minLength:"1" enum:"high,normal,low" doc:"Order within the queue."`
+	Delivery          Delivery          `json:"delivery,omitempty" minLength:"1" enum:"at_least_once,at_most_once" doc:"at_least_once attempts a run until it succeeds or exhausts its attempts. at_most_once never repeats a request that may have been sent."`
+	Completion        Completion        `json:"completion,omitempty" minLength:"1" enum:"response,async" doc:"When an attempt is done: with its response, or, with async, when the target reports the end. An async target answers 202 and reports later."`
+	HeartbeatTimeout  Duration          `json:"heartbeat_timeout,omitzero" doc:"With completion async: the attempt is lost when the target is silent for longer than this. Absent: 5m." example:"5m"`
+	MaxDuration       Duration          `json:"max_duration,omitzero" doc:"With completion async: the longest that an attempt may take, even while it sends heartbeats. Absent: 24h. Of a job with steps: the longest that all of them may take; absent: 7 days. Steps with when: ended may then run for as long once more, at most 5m." example:"24h"`
+	KeepResponse      *int              `json:"keep_response,omitempty" doc:"How many bytes of each response body are kept, also for successes: at most 65536 (64 KiB); 0 keeps nothing. Absent: the first 1024 bytes, for failures only." minimum:"0" maximum:"65536" example:"4096"`
+	// SubmittersMayTrigger is a pointer because absence means something else in a job that a submitter creates.
+	SubmittersMayTrigger *bool `json:"submitters_may_trigger,omitempty" doc:"Whether callers with the role submitter may trigger it. Absent: false; for a job that a submitter creates: true." example:"false"`
+
+	ExpectSuccessWithin Duration `json:"expect_success_within,omitzero" doc:"The job is stale when it has had no success for this long: 1s to 366 days. Counted from the last success, or else from the job's creation or resume; for a one-shot, from when it is due. A paused job is never stale. Absent: never stale." example:"26h"`
+	Then                []Link   `json:"then,omitempty" doc:"The jobs that its runs trigger when they end, at most 10. Absent: none."`
+	Notify              []Notify `json:"notify,omitzero" doc:"Recipients of notices when something goes wrong with the job, and when it recovers. The first event of a kind is sent at once; further events of the same kind within five minutes are sent together. An empty list: no recipients. Absent: the tenant's default."`
+}
+
+// Schedule says when a job fires. Exactly one of Cron, Every, At, Delay and Event is set; a job with none of them fires
+// only when triggered.
+type Schedule struct {
+	Cron     string   `json:"cron,omitempty" minLength:"1" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, LW, L-2, 15W, 5#2 and @hourly, @daily, @weekly, @monthly, @yearly. Absent: the schedule is of another kind." example:"0 3 * * mon-fri"`
+	Timezone string   `json:"timezone,omitempty" minLength:"1" doc:"IANA time zone of the cron expression, or of an at without an offset. Absent: a cron expression is in UTC." example:"America/Los_Angeles"`
+	Every    Duration `json:"every,omitzero" doc:"Fixed period of whole seconds, aligned to the Unix epoch or to starts_at. Absent: the schedule is of another kind." example:"90s"`
+	At       Instant  `json:"at,omitzero" format:"instant-or-local-time" doc:"One shot at this instant, or, without an offset, at this local time of timezone. A local time that daylight saving skips moves forward, and of one that comes twice the first counts. An instant in the past fires at once, with this nominal time; it is late if it is further back than the tolerance, and may be at most as far back as runs are kept. Absent: the schedule is of another kind." example:"2026-12-01T09:00:00+01:00"`
+	Delay    Duration `json:"delay,omitzero" doc:"One shot this long after the definition is written. Writing the same definition again changes nothing; any change starts the delay again. Absent: the schedule is of another kind." example:"5m"`
+	Event    string   `json:"event,omitempty" minLength:"1" doc:"A run for each event with this name, as POST /v1/events/{event} emits them: see filter. Absent: the schedule is of another kind." example:"invoice.paid"`
+	// Filter is a text so that schedules can be compared.
+	Filter   EventFilter `json:"filter,omitempty" doc:"Only events whose body has all of these fields at its top level, each with the value given here, or with one of a list of values. Values are strings, numbers, booleans and null. Absent: all events with the name."`
+	StartsAt Instant     `json:"starts_at,omitzero" doc:"No slot before this instant (cron, every). Absent: no such limit."`
+	EndsAt   Instant     `json:"ends_at,omitzero" doc:"No slot after this instant (cron, every). Absent: no such limit."`
+}
+
+// Kind names the kind of a schedule.
+type Kind string
+
+// The kinds of schedules.
+const (
+	KindCron  Kind = "cron"
+	KindEvery Kind = "every"
+	KindAt    Kind = "at"
+	KindDelay Kind = "delay"
+	KindEvent Kind = "event"
+	KindNone  Kind = "none"
+)
+
+// Kind returns the kind of s. If several are set, which Validate refuses, it returns the first of them.
+func (s Schedule) Kind() Kind {
+	switch {
+	case s.Cron != "":
+		return KindCron
+	case !s.Every.IsZero():
+		return KindEvery
+	case !s.At.IsZero():
+		return KindAt
+	case !s.Delay.IsZero():
+		return KindDelay
+	case s.Event != "":
+		return KindEvent
+	}
+	return KindNone
+}
+
+// Onto returns what a patch keeps of s when the patch sets exactly one kind. If that is another kind than that of s,
+// s loses its kind and the fields that only schedules of its kind have. A patch that sets no kind, or several, leaves
+// s as it is.
+func (s Schedule) Onto(patch Schedule) Schedule {
+	kind := patch.Kind()
+	if kind == KindNone || kind == s.Kind() || len(patch.kindsSet()) > 1 {
+		return s
+	}
+	s.Cron, s.Every, s.At, s.Delay, s.Timezone = "", Duration{}, Instant{}, Duration{}, ""
+	s.Event, s.Filter = "", ""
+	if !kind.Recurring() {
+		s.StartsAt, s.EndsAt = Instant{}, Instant{}
+	}
+	return s
+}
+
+// Instant returns the instant of a one-shot: at, as the clock of the zone shows it if it has no offset. It is zero if
+// that is malformed or absent.
+func (s Schedule) Instant() time.Time { return s.resolved().value }
+
+// resolved returns at with its value, also where that needs the zone.
+func (s Schedule) resolved() Instant {
+	if s.At.Local().IsZero() || s.Timezone == "" {
+		return s.At
+	}
+	slot, zone := s.localSlot()
+	if zone == nil {
+		return Instant{} // the zone is reported
+	}
+	return Instant{text: s.At.text, value: slot.At}
+}
+
+// localSlot returns the slot of an at without an offset.
+func (s Schedule) localSlot() (cron.Slot, *time.Location) {
+	zone, err := cron.LoadZone(s.Timezone)
+	if err != nil {
+		return cron.Slot{}, nil
+	}
+	return cron.Local(s.At.Local(), zone), zone
+}
+
+// Recurring reports whether the kind has more than one slot.
+func (k Kind) Recurring() bool { return k == KindCron || k == KindEvery }
+
+// OneShot reports whether the kind has exactly one slot.
+func (k Kind) OneShot() bool { return k == KindAt || k == KindDelay }
+
+// Slots reports whether jobs of the kind have slots. The others run at events, or only when triggered.
+func (k Kind) Slots() bool { return k.Recurring() || k.OneShot() }
+
+// Target is the HTTP request a run sends.
+type Target struct {
+	URL     string            `json:"url" doc:"Absolute http or https URL. It must lead to a public address, or to one that the deployment or the tenant is allowed to call. Path and query may hold placeholders such as {{scheduled_for|date}}." example:"https://billing.internal/invoices"`
+	Host    string            `json:"host,omitempty" minLength:"1" doc:"The name by which the target is called, if it is not the host of the URL: in the header Host, in the TLS handshake (SNI), and in the certificate that is checked. A host name or address, with a port if need be. For targets behind an ingress that is reached by its address or an internal name. The connection goes to the host of the URL all the same, which must be an address that jobs may call. Absent: the host of the URL." example:"billing.internal"`
+	Method  string            `json:"method,omitempty" minLength:"1" doc:"GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS." example:"POST"`
+	Headers map[string]string `json:"headers,omitempty" doc:"Added to the request. Values may hold placeholders: {{scheduled_for}}, {{scheduled_for_local}}, {{run}}, {{attempt}}, {{job}}. The first two may have a form, as in {{scheduled_for|date}}. Absent: none."`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"A JSON value is sent as JSON; a string is sent as it is. Strings in it, at any depth, may hold placeholders such as {{scheduled_for|date}}; {{{{ stands for two literal braces. An object {\"$secret\": \"name\"}, at any depth, stands for the value of a secret (PUT /v1/secrets/{secret}), which is sent as a string and shown nowhere: at most 16. Absent: no body."`
+
+	Auth          *Auth             `json:"auth,omitempty" doc:"How the request authenticates to the target. If a secret is missing or a token cannot be fetched, the attempt fails with reason auth, and nothing is sent. Absent: it does not."`
+	SecretHeaders map[string]Hidden `json:"secret_headers,omitempty" doc:"Headers with secret values: stored encrypted, and shown as ***. Absent: none; in a patch, they stay."`
+	TLS           *TLS              `json:"tls,omitempty" doc:"The client certificate to present, and the certificate authorities that verify the target. Absent: no certificate, and the authorities of the deployment."`
+}
+
+// ConcurrencyPolicy decides what happens when a slot is due while a run of the job is active.
+type ConcurrencyPolicy string
+
+// The concurrency policies.
+const (
+	PolicyAllow   ConcurrencyPolicy = "allow"   // both run
+	PolicyForbid  ConcurrencyPolicy = "forbid"  // the slot is recorded as a skip
+	PolicyReplace ConcurrencyPolicy = "replace" // the active run is cancelled, and the new one starts when it has ended
+	PolicyWait    ConcurrencyPolicy = "wait"    // one run waits for the active one to end; further slots become skips
+	PolicyQueue   ConcurrencyPolicy = "queue"   // all runs wait, and go one at a time, the oldest first
+)
+
+// OneWaits reports whether one run at most waits for the active one of its job.
+func (p ConcurrencyPolicy) OneWaits() bool { return p != PolicyAllow && p != PolicyQueue }
+
+// Delivery says how often a request may be sent.
+type Delivery string
+
+// The delivery modes.
+const (
+	DeliverAtLeastOnce Delivery = "at_least_once" // a request whose outcome is unknown is sent again
+	DeliverAtMostOnce  Delivery = "at_most_once"  // an attempt that may have been sent is the last
+)
+
+// Completion says when an attempt is done.
+type Completion string
+
+// The ways of completion.
+const (
+	CompleteOnResponse Completion = "response" // with any 2xx
+	CompleteAsync      Completion = "async"    // after 202 when the target says so; after any other 2xx at once
+)
+
+// Missed says what happens to slots claimed later than Tolerance after they were due.
+type Missed struct {
+	Policy    MissedPolicy `json:"policy,omitempty" minLength:"1" enum:"skip,fire_once,fire_all" doc:"skip: no missed slot runs; fire_once: the newest missed slot runs; fire_all: each missed slot runs, oldest first."`
+	Tolerance Duration     `json:"tolerance,omitzero" doc:"A slot claimed later than this after it was due is missed." example:"60s"`
+	Window    Duration     `json:"window,omitzero" doc:"Missed slots older than this never run. Absent: of missed slots, the newest runs until the next slot comes, and others for 24h; both no longer than runs are kept. One-shots: unlimited." example:"24h"`
+
+	Concurrency MissedConcurrency `json:"concurrency,omitempty" minLength:"1" enum:"one_at_a_time,allow" doc:"With policy fire_all: one_at_a_time: each missed slot begins when the run of the one before has ended, retries included, whatever the concurrency_policy. allow: missed slots run side by side; only with concurrency_policy allow. Absent: one_at_a_time." example:"one_at_a_time"`
+}
+
+// InOrder reports whether each missed slot waits for the end of the one before.
+func (m Missed) InOrder() bool { return m.Policy == MissedFireAll && m.Concurrency != MissedAllow }
+
+// MissedConcurrency says whether the runs of missed slots may overlap each other.
+type MissedConcurrency string
+
+// How missed slots run under fire_all.
+const (
+	MissedOneAtATime MissedConcurrency = "one_at_a_time"
+	MissedAllow      MissedConcurrency = "allow"
+)
+
+// MissedPolicy names what happens to missed slots.
+type MissedPolicy string
+
+// The policies for missed slots.
+const (
+	MissedSkip     MissedPolicy = "skip"
+	MissedFireOnce MissedPolicy = "fire_once"
+	MissedFireAll  MissedPolicy = "fire_all"
+)
+
+// Retry says what happens after a failed attempt.
+type Retry struct {
+	MaxAttempts    int      `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"Number of attempts in all, the first included: 1 to 100." example:"5"`
+	InitialBackoff Duration `json:"initial_backoff,omitzero" doc:"Delay after the first failure." example:"10s"`
+	Multiplier     float64  `json:"multiplier,omitempty" minimum:"1" maximum:"100" doc:"Factor by which the delay grows with each failure: 1 to 100." example:"3"`
+	MaxBackoff     Duration `json:"max_backoff,omitzero" doc:"Longest delay, also when the target asks for more with Retry-After." example:"1h"`
+	GiveUpOn       []int    `json:"give_up_on,omitzero" doc:"HTTP statuses that end the run at once." example:"[410]"`
+	AfterTimeout   *bool    `json:"after_timeout,omitempty" doc:"Whether another attempt follows one that was sent and not answered in time, so that the target may still be working on it. False: the run is dead with reason timeout. Absent: true for concurrency_policy allow, false for the others, whose runs must not overlap, and for a run that holds a limit with max_running." example:"true"`
+}
+
+// Priority orders runs within a queue.
+type Priority string
+
+// The priorities.
+const (
+	PriorityHigh   Priority = "high"
+	PriorityNormal Priority = "normal"
+	PriorityLow    Priority = "low"
+)
+
+// Lane returns the number under which a queue's runs of priority p wait: queue id x 4 + 0 for high,
+// 1 for normal, 2 for low.
+func (p Priority) Lane(queue int16) int16 {
+	offset := int16(1)
+	switch p {
+	case PriorityHigh:
+		offset = 0
+	case PriorityLow:
+		offset = 2
+	}
+	return queue*4 + offset
+}
+
+// DefaultQueue is the queue of a definition that names none; it always exists.
+const DefaultQueue = "default"
+
+// Defaults of a definition. Source: semantics, on missed slots and delivery.
+var (
+	DefaultTolerance      = mustDuration("60s")
+	DefaultTimeout        = mustDuration("30s")
+	DefaultMaxAttempts    = 5
+	DefaultInitialBackoff = mustDuration("10s")
+	DefaultMultiplier     = 3.0
+	DefaultMaxBackoff     = mustDuration("1h")
+
+	DefaultHeartbeatTimeout = mustDuration("5m")
+	DefaultMaxDuration      = mustDuration("24h")
+
+	DefaultMaxPendingRuns = 1000
+)
+
+// LeastWindow is the shortest window of a job that has none of its own: see missed.window.
+const LeastWindow = 24 * time.Hour
+
+// DefaultJitter is the default jitter of a deployment that sets none.
+const DefaultJitter = time.Second
+
+// EffectiveJitter is the jitter that a definition has under the deployment's default. The default applies to cron
+// slots a minute or more apart. One-shots and jobs without a schedule have no jitter.
+func (d Definition) EffectiveJitter(byDefault time.Duration) Duration {
+	kind := d.Schedule.Kind()
+	switch {
+	case kind.Recurring() && !d.Jitter.IsZero():
+		return d.Jitter
+	case kind != KindCron:
+		return DurationOf(0)
+	}
+	if expr, err := cron.Parse(d.Schedule.Cron); err != nil || expr.SubMinute() {
+		return DurationOf(0)
+	}
+	return DurationOf(byDefault)
+}
+
+// WithDefaults returns d with every default filled in except Jitter. The deployment decides that one: see
+// EffectiveJitter.
+func (d Definition) WithDefaults() Definition {
+	if (d.Completion == CompleteAsync || d.IsWorkflow()) && d.Schedule.Kind().Slots() {
+		fill(&d.ConcurrencyPolicy, PolicyForbid) // long work seldom may overlap itself, but what was asked for is not dropped
+	}
+	fill(&d.ConcurrencyPolicy, PolicyAllow)
+	if d.ConcurrencyPolicy == PolicyQueue {
+		fill(&d.MaxPendingRuns, DefaultMaxPendingRuns)
+	}
+	fill(&d.Priority, PriorityNormal)
+	fill(&d.Queue, DefaultQueue)
+	fill(&d.Timeout, DefaultTimeout)
+	if !d.IsWorkflow() {
+		fill(&d.Target.Method, "POST")
+	}
+	fill(&d.Delivery, DeliverAtLeastOnce)
+	d.Then = withWhen(d.Then)
+	fill(&d.Completion, CompleteOnResponse)
+	if d.IsWorkflow() {
+		fill(&d.MaxDuration, DefaultWorkflowDuration)
+	}
+	if d.Completion == CompleteAsync {
+		fill(&d.HeartbeatTimeout, DefaultHeartbeatTimeout)
+		fill(&d.MaxDuration, DefaultMaxDuration)
+	}
+	fill(&d.Missed.Policy, MissedFireOnce)
+	if d.Missed.Policy == MissedFireAll {
+		fill(&d.Missed.Concurrency, MissedOneAtATime)
+	}
+	fill(&d.Missed.Tolerance, DefaultTolerance)
+	fill(&d.Retry.MaxAttempts, DefaultMaxAttempts)
+	fill(&d.Retry.InitialBackoff, DefaultInitialBackoff)
+	fill(&d.Retry.Multiplier, DefaultMultiplier)
+	fill(&d.Retry.MaxBackoff, DefaultMaxBackoff)
+	if d.Retry.GiveUpOn == nil {
+		d.Retry.GiveUpOn = []int{410}
+	}
+	d.fillAfterTimeout(d.ConcurrencyPolicy)
+	if d.Schedule.Kind() == KindCron {
+		fill(&d.Schedule.Timezone, "UTC")
+	}
+	if d.SubmittersMayTrigger == nil {
+		d.SubmittersMayTrigger = new(false)
+	}
+	return d
+}
+
+// fillAfterTimeout sets retry.after_timeout, if it is absent, by whether runs may overlap. With limits it stays absent:
+// whether they bound how many run, an attempt knows that holds them.
+func (d *Definition) fillAfterTimeout(policy ConcurrencyPolicy) {
+	if d.Retry.AfterTimeout == nil && (policy != PolicyAllow || len(d.Limits) == 0) {
+		d.Retry.AfterTimeout = new(policy == PolicyAllow)
+	}
+}
+
+// fill sets a field that is absent.
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
