@@ -16,7 +16,8 @@ func approvalJob(s jobspec.Step, whole *Job) *Job {
 	d := jobspec.Definition{
 		Name: whole.Name, Labels: whole.Labels, ConcurrencyPolicy: jobspec.PolicyAllow, Queue: whole.Queue,
 		Priority: whole.Priority, Completion: jobspec.CompleteAsync, HeartbeatTimeout: expiry, MaxDuration: expiry,
-		Retry: jobspec.Retry{MaxAttempts: 1}, Missed: jobspec.Missed{Tolerance: whole.Missed.Tolerance}, Notify: []jobspec.Notify{},
+		Retry: jobspec.Retry{MaxAttempts: 1}, Missed: jobspec.Missed{Tolerance: whole.Missed.Tolerance},
+		Notify: []jobspec.Notify{},
 	}
 	return &Job{
 		ID: whole.ID, Tenant: whole.Tenant, Version: whole.Version, Definition: d.WithDefaults(),

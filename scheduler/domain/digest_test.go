@@ -20,7 +20,9 @@ func TestAJobNotifiesOfWhatItsURLsAskFor(t *testing.T) {
 			t.Errorf("%s: %t", event, got)
 		}
 	}
-	n := Digest{Events: []DigestEvent{{Event: jobspec.EventMissed}, {Event: jobspec.EventLate}, {Event: jobspec.EventDead}}}
+	n := Digest{Events: []DigestEvent{
+		{Event: jobspec.EventMissed}, {Event: jobspec.EventLate}, {Event: jobspec.EventDead},
+	}}
 	for url, want := range map[string][]DigestEvent{
 		"http://127.0.0.1:9/a": {{Event: jobspec.EventLate}, {Event: jobspec.EventDead}}, "http://127.0.0.1:9/b": {{Event: jobspec.EventLate}},
 		"http://127.0.0.1:9/c": {},

@@ -186,7 +186,8 @@ func FuzzTargetURL(f *testing.F) {
 		must(t, err)
 		r := wire.Request{URL: u.URL}
 		if parts != nil {
-			parts.Fill(&r, Assignment{Job: &Job{Definition: jobspec.Definition{Name: name}, Timetable: &jobspec.Timetable{}}}.values())
+			job := &Job{Definition: jobspec.Definition{Name: name}, Timetable: &jobspec.Timetable{}}
+			parts.Fill(&r, Assignment{Job: job}.values())
 		}
 		again, err := url.Parse(r.URL.String())
 		if err != nil || again.Host != u.Host || again.Scheme != u.Scheme || again.User != nil || again.Fragment != "" {

@@ -39,7 +39,8 @@ type RefusedStep struct {
 // Plan decides which of the steps now run again and which are kept. Those before are the steps of the run that is
 // repeated, of which some have succeeded. A step is kept if it has succeeded and all that it depends on is kept.
 // The problems are of names in r.
-func (r StepRerun) Plan(now, before []jobspec.Step, succeeded map[string]bool) (p RerunPlan, problems []jobspec.Problem) {
+func (r StepRerun) Plan(now, before []jobspec.Step, succeeded map[string]bool,
+) (p RerunPlan, problems []jobspec.Problem) {
 	p = RerunPlan{Runs: []string{}, Kept: []string{}, Set: []string{}, Refused: []RefusedStep{}}
 	all := slices.Clone(now)
 	for _, s := range before {
@@ -92,7 +93,8 @@ func (r StepRerun) runs(s jobspec.Step, again, succeeded map[string]bool) bool {
 func (r StepRerun) check(now, all []jobspec.Step) (problems []jobspec.Problem) {
 	for i, name := range r.From {
 		if find(all, name) == nil {
-			problems = append(problems, jobspec.Blame(fmt.Sprintf("from[%d]", i), "there is no step %q%s", placeholder.Clip(name),
+			problems = append(problems, jobspec.Blame(fmt.Sprintf("from[%d]", i), "there is no step %q%s",
+				placeholder.Clip(name),
 				jobspec.DidYouMean(name, jobspec.StepNames(now)...)))
 		}
 	}

@@ -264,7 +264,8 @@ func TestAStepIsAsItsJobUnlessItSaysOtherwise(t *testing.T) {
 	}
 	a, b := job.Step("a"), job.Step("b")
 	for _, s := range []*Job{a, b} {
-		if s.ConcurrencyPolicy != jobspec.PolicyAllow || s.Then != nil || !s.ExpiresAfter.IsZero() || s.Retry.MaxAttempts != 3 ||
+		if s.ConcurrencyPolicy != jobspec.PolicyAllow || s.Then != nil || !s.ExpiresAfter.IsZero() ||
+			s.Retry.MaxAttempts != 3 ||
 			s.IsWorkflow() || *s.Retry.AfterTimeout {
 			t.Errorf("%+v", s.Definition)
 		}
