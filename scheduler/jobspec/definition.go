@@ -86,6 +86,26 @@ func (s Schedule) Kind() Kind {
 	return KindNone
 }
 
+// kindsSet names the kinds that are set.
+func (s Schedule) kindsSet() []string {
+	var kinds []string
+	for _, k := range []struct {
+		kind Kind
+		set  bool
+	}{
+		{KindCron, s.Cron != ""},
+		{KindEvery, !s.Every.IsZero()},
+		{KindAt, !s.At.IsZero()},
+		{KindDelay, !s.Delay.IsZero()},
+		{KindEvent, s.Event != ""},
+	} {
+		if k.set {
+			kinds = append(kinds, string(k.kind))
+		}
+	}
+	return kinds
+}
+
 // Onto returns what a patch keeps of s when the patch sets exactly one kind. If that is another kind than that of s,
 // s loses its kind and the fields that only schedules of its kind have. A patch that sets no kind, or several, leaves
 // s as it is.
