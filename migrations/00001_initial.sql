@@ -3525,35 +3525,48 @@ $$;
 COMMENT ON FUNCTION punctual.all_away() IS
     'Whether no replica has renewed for three heartbeats: all of them, or the database, were away.';
 
-CREATE FUNCTION punctual.wait_in_words(waits text, waits_on text, of_tenant integer) RETURNS text
+-- The words for each kind of wait stand here, and nowhere else. Of a limit that jobs share they say who holds it.
+CREATE FUNCTION punctual.wait_in_words(kind text, waits_on text, of_tenant integer) RETURNS text
 LANGUAGE sql STABLE AS $$
-    SELECT CASE waits
-        WHEN 'gate' THEN 'gate'
-        WHEN 'host' THEN waits_on
+    SELECT CASE kind
+        WHEN 'host' THEN 'breaker ' || waits_on
+        WHEN 'hanging' THEN 'hanging ' || waits_on
         WHEN 'person' THEN 'approval'
-        WHEN 'aside' THEN 'paused'
-        WHEN 'limit' THEN (
+        WHEN 'queue' THEN 'no live replica serves the queue "' || waits_on || '"'
+        WHEN 'aside' THEN 'set aside: ' || waits_on
+        WHEN 'tenant' THEN 'limit ' || waits_on
+        WHEN 'limit' THEN coalesce((
             SELECT 'limit ' || l.name || coalesce(
                        (SELECT ' (held by run ' || h.run_id || ')' FROM punctual.limit_holders h
                         WHERE h.tenant = l.tenant AND h.name = l.name AND l.max_running IS NOT NULL
                         ORDER BY h.since, h.run_id LIMIT 1),
                        ' (' || l.max_starts_per_second || ' starts a second)', '')
             FROM punctual.limits l
-            WHERE l.tenant = of_tenant AND l.name = waits_on) END
+            WHERE l.tenant = of_tenant AND l.name = waits_on), 'limit ' || waits_on)
+        ELSE kind END -- gate, slots, frozen, paused
 $$;
 COMMENT ON FUNCTION punctual.wait_in_words(text, text, integer) IS
-    'What a run waits for, from waits, waits_on and tenant of ready or dated, in words; null: its turn, or its target.';
+    'What is waited for, in words: a kind of waits_for, what of that kind, and the tenant.';
 
-CREATE FUNCTION punctual.waits_for(served boolean, queue text, wait text, limit_of_tenant text, due timestamptz)
-RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT CASE WHEN NOT served THEN 'no live replica serves the queue "' || queue || '"'
-                WHEN wait IS NOT NULL THEN wait
-                WHEN limit_of_tenant IS NOT NULL THEN 'limit ' || limit_of_tenant
-                WHEN due < now() - interval '5 s' THEN 'slots' END
+CREATE FUNCTION punctual.waits_for(
+    served boolean, queue text, waits text, waits_on text, limit_of_tenant text, of_tenant integer, due timestamptz)
+RETURNS TABLE (kind text, waits_on text, waits_for text)
+LANGUAGE sql STABLE AS $$
+    SELECT k.kind, o.waits_on, punctual.wait_in_words(k.kind, o.waits_on, $6)
+    FROM (SELECT CASE WHEN $3 IN ('person', 'frozen', 'paused', 'aside') THEN $3
+                      WHEN NOT $1 THEN 'queue'
+                      WHEN $3 = 'host' AND $4 LIKE 'hanging %' THEN 'hanging'
+                      WHEN $3 <> 'turn' THEN $3
+                      WHEN $5 IS NOT NULL THEN 'tenant'
+                      WHEN $7 < now() - interval '5 s' THEN 'slots' END AS kind) k
+    CROSS JOIN LATERAL (SELECT CASE WHEN k.kind IN ('host', 'hanging') THEN substr($4, strpos($4, ' ') + 1)
+                                    WHEN k.kind IN ('aside', 'limit') THEN $4
+                                    WHEN k.kind = 'queue' THEN $2
+                                    WHEN k.kind = 'tenant' THEN $5 END AS waits_on) o
 $$;
-COMMENT ON FUNCTION punctual.waits_for(boolean, text, text, text, timestamptz) IS
-    'What due work waits for, in words; null: nothing, a replica is about to take it. Wait is what wait_in_words says.';
+COMMENT ON FUNCTION punctual.waits_for(boolean, text, text, text, text, integer, timestamptz) IS
+    'What due work waits for: its kind, what of that kind, and the same in words. All null: nothing, a replica is about '
+    'to take it. Waits and waits_on are those of ready, or frozen, paused or aside with the reason.';
 
 -- Every claim asks for it. Postgres reads it from a file each time, so the backend remembers it in a setting of its own.
 CREATE FUNCTION punctual.system_identifier() RETURNS text
@@ -3605,14 +3618,9 @@ COMMENT ON FUNCTION punctual.frozen_since(integer) IS
 
 -- The planner inlines it. A step is under the gate of its workflow alone, and only a run whose gate is held is looked up.
 CREATE FUNCTION punctual.wait_of(y punctual.ready, queue text, served boolean)
-RETURNS TABLE (waits_for text, since timestamptz, until timestamptz)
+RETURNS TABLE (kind text, waits_on text, waits_for text, since timestamptz, until timestamptz)
 LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN y.waits = 'person' THEN punctual.wait_in_words(y.waits, NULL, y.tenant)
-                WHEN punctual.frozen_since(y.tenant) IS NOT NULL THEN 'frozen'
-                ELSE coalesce('set aside: ' || a.reason, punctual.waits_for(
-                         served, queue,
-                         punctual.wait_in_words(CASE WHEN g.job_id IS NULL THEN y.waits ELSE 'gate' END, y.waits_on, y.tenant),
-                         punctual.held_by(u.held_by, u.held_at), y.due_at)) END,
+    SELECT w.kind, w.waits_on, w.waits_for,
            CASE WHEN a.since IS NOT NULL THEN a.since
                 WHEN y.waits = 'turn' THEN y.due_at ELSE coalesce(y.since, y.due_at) END,
            CASE y.waits WHEN 'host' THEN y.until WHEN 'person' THEN y.due_at END
@@ -3621,11 +3629,19 @@ LANGUAGE sql STABLE AS $$
     LEFT JOIN punctual.exclusive g ON y.waits = 'turn' AND g.job_id = y.job_id AND g.active_run <> y.run_id AND g.gated
          AND NOT EXISTS (SELECT FROM punctual.runs_of(ARRAY[y.run_id]) r WHERE r.parent_run IS NOT NULL)
     LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
+    CROSS JOIN LATERAL punctual.waits_for(
+        served, queue,
+        CASE WHEN y.waits = 'person' THEN y.waits
+             WHEN punctual.frozen_since(y.tenant) IS NOT NULL THEN 'frozen'
+             WHEN a.item IS NOT NULL THEN 'aside'
+             WHEN g.job_id IS NOT NULL THEN 'gate'
+             ELSE y.waits END,
+        coalesce(a.reason, y.waits_on), punctual.held_by(u.held_by, u.held_at), y.tenant, y.due_at) w
     WHERE y.waits <> 'target' AND (y.due_at <= now() OR y.waits IN ('host', 'person'))
 $$;
 COMMENT ON FUNCTION punctual.wait_of(punctual.ready, text, boolean) IS
-    'What a run in ready waits for, in a queue that is served or not, in words, since when, and until when at most. Null: '
-    'nothing, a replica is about to take it. No row: it is not due yet, or its target works on.';
+    'What a run in ready waits for, in a queue that is served or not: as waits_for says, since when, and until when at '
+    'most. No row: it is not due yet, or its target works on.';
 
 CREATE FUNCTION punctual.acting_tenant() RETURNS integer
 LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT nullif(current_setting('punctual.tenant', true), '')::integer $$;
@@ -3873,15 +3889,15 @@ WITH queues AS (SELECT id, name, punctual.is_served(name) AS served FROM punctua
 SELECT t.name AS tenant, j.name AS job, j.id AS job_id, NULL::uuid AS run_id, 'slot' AS what, s.scheduled_for,
        s.next_run_at AS due_at, now() - s.next_run_at AS overdue_by, q.name AS queue,
        CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
-            ELSE coalesce(punctual.why_aside('slot', j.id),
-                          punctual.waits_for(q.served, q.name, NULL, punctual.held_by(u.held_by, u.held_at),
-                                             s.next_run_at)) END AS held_by,
+            ELSE coalesce(punctual.why_aside('slot', j.id), w.waits_for) END AS held_by,
        NULL::timestamptz AS held_until, NULL::text AS step
 FROM punctual.schedules s
 JOIN punctual.jobs j ON j.id = s.job_id
 JOIN punctual.tenants t ON t.id = s.tenant
 JOIN queues q ON q.id = s.lane / 4
 LEFT JOIN punctual.tenant_usage u ON u.tenant = s.tenant
+CROSS JOIN LATERAL punctual.waits_for(q.served, q.name, 'turn', NULL, punctual.held_by(u.held_by, u.held_at), s.tenant,
+                                      s.next_run_at) w
 WHERE s.enabled AND s.next_run_at <= now()
 UNION ALL
 SELECT t.name, j.name, y.job_id, y.run_id, 'run', r.scheduled_for, r.due_at, now() - r.due_at, q.name, w.waits_for,
@@ -3897,20 +3913,20 @@ JOIN punctual.tenants t ON t.id = y.tenant
 UNION ALL
 SELECT t.name, j.name, d.job_id, d.run_id, 'dated', d.due_at, d.due_at, now() - d.due_at, q.name,
        CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
-            ELSE coalesce(punctual.why_aside('run', d.run_id),
-                          punctual.waits_for(q.served, q.name, NULL, punctual.held_by(u.held_by, u.held_at),
-                                             d.due_at)) END,
+            ELSE coalesce(punctual.why_aside('run', d.run_id), w.waits_for) END,
        NULL, NULL
 FROM punctual.dated d
 JOIN punctual.jobs j ON j.id = d.job_id
 JOIN punctual.tenants t ON t.id = d.tenant
 JOIN queues q ON q.id = d.lane / 4
 LEFT JOIN punctual.tenant_usage u ON u.tenant = d.tenant
+CROSS JOIN LATERAL punctual.waits_for(q.served, q.name, 'turn', NULL, punctual.held_by(u.held_by, u.held_at), d.tenant,
+                                      d.due_at) w
 WHERE d.waits <> 'aside' AND d.due_at <= now() AND j.state = 'active'
 UNION ALL
 SELECT t.name, j.name, j.id, NULL, 'slot', s.scheduled_for,
        greatest(s.next_run_at, j.paused_until), now() - greatest(s.next_run_at, j.paused_until), q.name,
-       CASE WHEN NOT q.served THEN punctual.waits_for(false, q.name, NULL, NULL, j.paused_until) END, NULL, NULL
+       CASE WHEN NOT q.served THEN punctual.wait_in_words('queue', q.name, NULL) END, NULL, NULL
 FROM punctual.jobs j
 JOIN punctual.schedules s ON s.job_id = j.id
 JOIN punctual.tenants t ON t.id = j.tenant

@@ -25,7 +25,7 @@ type flowView struct {
 }
 
 // waits reports whether a run is of a step that waits for approval.
-func waits(r runs.Run) bool { return r.WaitingFor != nil && r.WaitingFor.What == "approval" }
+func waits(r runs.Run) bool { return r.WaitingFor != nil && r.WaitingFor.Kind == domain.WaitPerson }
 
 // waitingOf returns the steps of a run that wait for approval: those of a workflow's run, or the run's own.
 func waitingOf(r runs.Run) (all []runs.StepState) {

@@ -258,7 +258,7 @@ func sentence(r runs.Run) string {
 		return "Running since " + ago(r.StartedAt) + "."
 	}
 	if r.WaitingFor != nil {
-		return "Waiting since " + ago(&r.WaitingFor.Since) + ": " + waitsFor(r.WaitingFor.What) + "."
+		return "Waiting since " + ago(&r.WaitingFor.Since) + ": " + waitsFor(r.WaitingFor) + "."
 	}
 	if r.DueAt.After(time.Now()) {
 		return "Due " + until(&r.DueAt) + "."
@@ -266,27 +266,25 @@ func sentence(r runs.Run) string {
 	return "Waiting to be sent."
 }
 
-// waitsFor says what a run waits for, in the words of runs.WaitingFor.
-func waitsFor(what string) string {
-	kind, name, _ := strings.Cut(what, " ")
-	switch kind {
-	case "breaker":
-		return name + " cannot be reached"
-	case "hanging":
-		return "requests to " + name + " time out"
-	case "gate":
+// waitsFor says what a run waits for, in a few words.
+func waitsFor(w *runs.WaitingFor) string {
+	switch w.Kind {
+	case domain.WaitHost:
+		return *w.On + " cannot be reached"
+	case domain.WaitHanging:
+		return "requests to " + *w.On + " time out"
+	case domain.WaitGate:
 		return "another run of the job is active"
-	case "limit":
-		if strings.HasPrefix(name, "max_") {
-			return "the tenant is at its limit " + name
-		}
-		return "the limit " + name
-	case "slots":
+	case domain.WaitTenant:
+		return "the tenant is at its limit " + *w.On
+	case domain.WaitLimit:
+		return "the " + w.What
+	case domain.WaitSlots:
 		return "the queue's concurrency is used up"
-	case "paused":
+	case domain.WaitPaused:
 		return "the job is paused"
 	}
-	return what // a sentence
+	return w.What // a sentence
 }
 
 func plural(n int, of string) string {

@@ -66,7 +66,7 @@ SELECT q.name, ` + numberOf(dueSlots) + `, ` + numberOf(dueRuns) + `, ` + number
        (SELECT count(*) FROM sent WHERE sent.queue = q.id),
        least(` + oldestOf(dueSlots, `s.next_run_at`) + `, ` + oldestOf(dueRuns, `s.due_at`) + `,
              (SELECT min(held.since) FROM held WHERE held.queue = q.id)),
-       CASE WHEN NOT punctual.is_served(q.name) THEN punctual.waits_for(false, q.name, NULL, NULL, NULL) END
+       CASE WHEN NOT punctual.is_served(q.name) THEN punctual.wait_in_words('queue', q.name, NULL) END
 FROM punctual.queues q
 ORDER BY q.name`
 

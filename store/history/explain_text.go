@@ -2,7 +2,6 @@ package history
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -116,11 +115,11 @@ func (e *explaining) waitText(w *runs.WaitingFor) string {
 	r := e.Run
 	text := "it has waited since " + pg.Stamp(w.Since) + " for "
 	switch {
-	case strings.HasPrefix(w.What, "set aside"):
+	case w.Kind == domain.WaitAside:
 		return "since " + pg.Stamp(w.Since) + " it is " + w.What
-	case w.What == "gate":
+	case w.Kind == domain.WaitGate:
 		return text + "another run of the job to end"
-	case w.What == "slots":
+	case w.Kind == domain.WaitSlots:
 		if e.short != "" {
 			return text + "free concurrency: " + e.short
 		}

@@ -18,33 +18,34 @@ import (
 const selectDated = `
 	SELECT d.run_id, d.job_id, j.name, t.name, q.name, d.due_at, d.created_at, d.triggered_by, j.version, d.key,
 	       d.headers, d.body,
-	       CASE WHEN d.due_at > now() THEN NULL
-	            WHEN j.state = 'paused' THEN punctual.wait_in_words('aside', NULL, d.tenant)
-	            WHEN punctual.frozen_since(d.tenant) IS NOT NULL THEN 'frozen'
-	            ELSE punctual.waits_for(punctual.is_served(q.name), q.name, NULL,
-	                                    punctual.held_by(u.held_by, u.held_at), d.due_at) END
+	       w.kind, w.waits_on, w.waits_for
 	FROM punctual.dated d
 	JOIN punctual.jobs j ON j.id = d.job_id AND j.state <> 'deleted'
 	JOIN punctual.tenants t ON t.id = d.tenant
 	JOIN punctual.queues q ON q.id = j.queue
 	LEFT JOIN punctual.tenant_usage u ON u.tenant = d.tenant
+	LEFT JOIN LATERAL punctual.waits_for(
+	    punctual.is_served(q.name), q.name,
+	    CASE WHEN j.state = 'paused' THEN 'paused'
+	         WHEN punctual.frozen_since(d.tenant) IS NOT NULL THEN 'frozen' ELSE 'turn' END,
+	    NULL, punctual.held_by(u.held_by, u.held_at), d.tenant, d.due_at) w ON d.due_at <= now()
 	WHERE d.tenant = $1 AND d.run_id = $2 AND d.due_at >= $3 AND d.due_at < $3 + interval '1 ms'
 	  AND (d.waits = 'aside' OR d.waits <> 'aside' AND d.lane = ANY (ARRAY(
 	           SELECT (q.id * 4 + p)::smallint FROM punctual.queues q, generate_series(0, 2) p)))`
 
 func readDated(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Run, Data, error) {
 	var own Data
-	var waits *string
+	var kind, on, what *string
 	r := Run{Trigger: domain.TriggerManual, Status: domain.StatusPending, dated: true}
 	err := q.QueryRow(ctx, selectDated, tenant, id, domain.IDTime(id)).Scan(&r.ID, &r.JobID, &r.Job, &r.Tenant, &r.Queue,
 		&r.DueAt, &r.CreatedAt, &r.TriggeredBy, &r.JobVersion, &r.Key, (*seal.JSON)(&own.Headers),
-		(*seal.Bytes)(&own.Body), &waits)
+		(*seal.Bytes)(&own.Body), &kind, &on, &what)
 	if err != nil {
 		return r, own, pg.Found(err, "run %s", id)
 	}
 	r.ScheduledFor = r.DueAt
-	if waits != nil {
-		r.WaitingFor = &WaitingFor{What: *waits, Since: r.DueAt}
+	if kind != nil {
+		r.WaitingFor = &WaitingFor{Kind: domain.Wait(*kind), On: on, What: *what, Since: r.DueAt}
 	}
 	one := []Run{r}
 	err = fillMaxAttempts(ctx, q, one)

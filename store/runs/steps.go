@@ -92,7 +92,7 @@ func waitsForSteps(run *Run, d jobspec.Definition) *WaitingFor {
 		return nil
 	}
 	return &WaitingFor{
-		What: "steps: " + strings.Join(left, ", "), Since: *run.StartedAt,
+		Kind: domain.WaitSteps, What: "steps: " + strings.Join(left, ", "), Since: *run.StartedAt,
 		Until: new(run.StartedAt.Add(d.MaxDuration.Value())),
 	}
 }

@@ -9,14 +9,17 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
 
-// WaitingFor says what a due run waits for.
+// WaitingFor says what a due run waits for. The words are those of punctual.wait_in_words.
 type WaitingFor struct {
-	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active, or comes first. limit NAME: its tenant is at this limit, or other runs hold this limit that jobs share. slots: the concurrency of its queue is used up. frozen: nothing of its tenant is claimed. paused: it is a dated run of a job that is paused. steps: its steps have not all ended, each named with what it waits for. approval: it is a step that a person is to approve or reject. set aside: it fails by itself, and why. Or: no live replica serves its queue." example:"breaker billing.internal:443"`
-	Since time.Time  `json:"since" doc:"Since when it has waited for this."`
-	Until *time.Time `json:"until" doc:"The latest instant until which it waits for its host. Then it is dead, with the reason unreachable or timeout. Of a workflow: until when its steps must have ended. Of approval: then it is dead, approval_expired. Null: it waits without a bound."`
+	Kind  domain.Wait `json:"kind" enum:"host,hanging,gate,limit,tenant,slots,queue,frozen,paused,steps,person,aside" doc:"The kind of what it waits for, as what explains it." example:"host"`
+	On    *string     `json:"on" doc:"What of that kind: the host, or the host and path; the name of the limit or of the queue; the reason why it is set aside. Null: the kind says it all." example:"billing.internal:443"`
+	What  string      `json:"what" doc:"The same in words. host: breaker HOST, which cannot be reached. hanging: hanging HOST or PATH, whose requests time out. gate: another run of the job is active, or comes first. limit: limit NAME, which jobs share, and who holds it. tenant: limit NAME, of its tenant. slots: the concurrency of its queue is used up. queue: no live replica serves its queue. frozen: nothing of its tenant is claimed. paused: it is a dated run of a job that is paused. steps: its steps have not all ended, each named with what it waits for. person: approval; a person is to approve or reject the step. aside: set aside, because it fails by itself, and why." example:"breaker billing.internal:443"`
+	Since time.Time   `json:"since" doc:"Since when it has waited for this."`
+	Until *time.Time  `json:"until" doc:"The latest instant until which it waits for its host. Then it is dead, with the reason unreachable or timeout. Of a workflow: until when its steps must have ended. Of approval: then it is dead, approval_expired. Null: it waits without a bound."`
 }
 
 // RunWaitsFor returns what a tenant's run waits for. It is nil if the run waits for nothing: it is being sent, it has
@@ -28,10 +31,12 @@ func (s *Runs) RunWaitsFor(ctx context.Context, tenant int32, run uuid.UUID) (*W
 // WaitsFor is RunWaitsFor on a given connection.
 func WaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*WaitingFor, error) {
 	w, err := pg.One(ctx, q, pgx.RowToAddrOfStructByPos[WaitingFor], `
-		SELECT * FROM (SELECT 'set aside: ' || a.reason, a.since, NULL::timestamptz FROM punctual.set_aside a
+		SELECT * FROM (SELECT 'aside', a.reason, punctual.wait_in_words('aside', a.reason, a.tenant), a.since,
+		                      NULL::timestamptz
+		               FROM punctual.set_aside a
 		               WHERE a.item = $1 AND a.tenant = $2 AND a.kind IN ('outcome', 'workflow')
 		UNION ALL
-		SELECT w.waits_for, w.since, w.until
+		SELECT w.kind, w.waits_on, w.waits_for, w.since, w.until
 		FROM punctual.ready y
 		JOIN punctual.queues q ON q.id = y.lane / 4
 		CROSS JOIN LATERAL punctual.wait_of(y, q.name, punctual.is_served(q.name)) w
