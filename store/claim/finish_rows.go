@@ -115,16 +115,16 @@ var reported = pg.Columns[*domain.Outcome]{
 
 // queueReported queues endReported for those of the outcomes. The gates are locked.
 func queueReported(b *pgx.Batch, outcomes []domain.Outcome) {
-	var ids []uuid.UUID
 	var ends []*domain.Outcome
 	for i := range outcomes {
-		if o := &outcomes[i]; o.Reported {
-			ids, ends = append(ids, o.RunID), append(ends, o)
+		if outcomes[i].Reported {
+			ends = append(ends, &outcomes[i])
 		}
 	}
-	if len(ids) == 0 {
+	if len(ends) == 0 {
 		return
 	}
+	ids := pg.Column(ends, func(o *domain.Outcome) uuid.UUID { return o.RunID })
 	b.Queue(lockReadyToCancel, ids)
 	b.Queue(lockRunsToCancel, ids) // before the next statement, which else would not see a cancel that it waited for
 	b.Queue(endReported, reported.Args(ends)...)

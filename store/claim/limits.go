@@ -40,11 +40,9 @@ func (k limitKey) compare(o limitKey) int {
 	return cmp.Or(cmp.Compare(k.Tenant, o.Tenant), cmp.Compare(k.Name, o.Name))
 }
 
-// columns returns keys, sorted, as columns.
-func columns(keys []limitKey) (tenants []int32, names []string) {
-	slices.SortFunc(keys, limitKey.compare)
-	return pg.Column(keys, func(k limitKey) int32 { return k.Tenant }),
-		pg.Column(keys, func(k limitKey) string { return k.Name })
+var limitKeys = pg.Columns[limitKey]{
+	pg.Col("tenant", "integer", func(k limitKey) int32 { return k.Tenant }),
+	pg.Col("name", "text", func(k limitKey) string { return k.Name }),
 }
 
 // limitsOf are the limits of a job, sorted.
@@ -77,20 +75,20 @@ var limitHolders = pg.Columns[holder]{
 	pg.Col("run_id", "uuid", func(h holder) uuid.UUID { return h.run }),
 }
 
-const lockLimits = `
+var lockLimits = `
 SELECT l.tenant, l.name
 FROM punctual.limits l
-JOIN unnest($1::int[], $2::text[]) AS u(tenant, name) ON l.tenant = u.tenant AND l.name = u.name
+JOIN ` + limitKeys.Unnest("u") + ` ON l.tenant = u.tenant AND l.name = u.name
 ORDER BY l.tenant, l.name
 FOR NO KEY UPDATE OF l`
 
 // readLimits reads limits after they were locked. Of those that wait at a limit it reads the first, as many as a claim
 // may start.
-const readLimits = `
+var readLimits = `
 SELECT l.tenant, l.name, coalesce(l.max_running, 0), coalesce(l.max_starts_per_second, 0),
        greatest(l.starts_at, '1970-01-01'), ARRAY(SELECT punctual.holders_of_limit(l.tenant, l.name)), w.runs, w.lanes
 FROM punctual.limits l
-JOIN unnest($1::int[], $2::text[]) AS u(tenant, name) ON l.tenant = u.tenant AND l.name = u.name
+JOIN ` + limitKeys.Unnest("u") + ` ON l.tenant = u.tenant AND l.name = u.name
 CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(y.run_id), '{}') AS runs, coalesce(array_agg(y.priority), '{}') AS lanes
     FROM (SELECT y.run_id, (y.lane & 3)::smallint AS priority
@@ -115,11 +113,11 @@ func (l *limits) read(ctx context.Context) error {
 		return nil
 	}
 	l.found, l.busy, l.rated, l.touched = map[limitKey]*domain.Limit{}, wanted, map[limitKey]bool{}, map[limitKey]bool{}
-	tenants, names := columns(slices.Collect(maps.Keys(wanted)))
+	keys := limitKeys.Args(slices.SortedFunc(maps.Keys(wanted), limitKey.compare))
 	var mine []limitKey
 	var b pgx.Batch
-	b.Queue(lockLimits+PassOver, tenants, names).Query(pg.Into(&mine, pgx.RowToStructByPos[limitKey]))
-	b.Queue(readLimits, tenants, names).Query(func(rows pgx.Rows) error {
+	b.Queue(lockLimits+PassOver, keys...).Query(pg.Into(&mine, pgx.RowToStructByPos[limitKey]))
+	b.Queue(readLimits, keys...).Query(func(rows pgx.Rows) error {
 		var k limitKey
 		var read domain.Limit
 		var holders, runs []uuid.UUID

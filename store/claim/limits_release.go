@@ -16,14 +16,14 @@ import (
 
 // queueRelease sets due what locked limits have room for. It comes after all that the transaction does to runs.
 func queueRelease(b *pgx.Batch, keys []limitKey) {
-	tenants, names := columns(keys)
+	slices.SortFunc(keys, limitKey.compare)
 	b.Queue(`
 		WITH next AS MATERIALIZED (
 		    SELECT w.run_id, greatest(now(), l.starts_at + w.n * l.apart) AS due
 		    FROM (SELECT l.tenant, l.name, punctual.room_at_limit(l) AS room, l.starts_at,
 		                 coalesce(1000000 / l.max_starts_per_second, 0) * interval '1 microsecond' AS apart
 		          FROM punctual.limits l
-		          JOIN unnest($1::int[], $2::text[]) AS u(tenant, name) ON l.tenant = u.tenant AND l.name = u.name
+		          JOIN `+limitKeys.Unnest("u")+` ON l.tenant = u.tenant AND l.name = u.name
 		          OFFSET 0) l
 		    CROSS JOIN LATERAL (
 		        SELECT y.run_id, row_number() OVER () - 1 AS n
@@ -43,7 +43,7 @@ func queueRelease(b *pgx.Batch, keys []limitKey) {
 		SET waits = 'turn', due_at = greatest(n.due, y.due_at)
 		FROM next n
 		JOIN mine m ON m.run_id = n.run_id
-		WHERE y.run_id = n.run_id`, tenants, names)
+		WHERE y.run_id = n.run_id`, limitKeys.Args(keys)...)
 }
 
 // limitsDue are the limits of which runs are holders that have ended, and those with room at which a run waits.
@@ -104,15 +104,16 @@ func Unlimit(ctx context.Context, tx *pg.Tx, tenant int32, name string) error {
 }
 
 func release(ctx context.Context, q pg.Batcher, keys []limitKey) error {
-	tenants, names := columns(keys)
+	slices.SortFunc(keys, limitKey.compare)
+	args := limitKeys.Args(keys)
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
-	b.Queue(lockLimits, tenants, names)
+	b.Queue(lockLimits, args...)
 	b.Queue(`
 		DELETE FROM punctual.limit_holders h
 		USING (SELECT u.tenant, u.name, ARRAY(SELECT punctual.holders_of_limit(u.tenant, u.name)) AS alive
-		       FROM unnest($1::int[], $2::text[]) AS u(tenant, name) OFFSET 0) l
-		WHERE h.tenant = l.tenant AND h.name = l.name AND h.run_id <> ALL(l.alive)`, tenants, names)
+		       FROM `+limitKeys.Unnest("u")+` OFFSET 0) l
+		WHERE h.tenant = l.tenant AND h.name = l.name AND h.run_id <> ALL(l.alive)`, args...)
 	queueRelease(&b, keys)
 	return pg.Wrap("setting due what waits at limits", q.SendBatch(ctx, &b).Close())
 }
