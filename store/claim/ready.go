@@ -42,9 +42,8 @@ type waitingClaim struct {
 	lockedRuns
 	taking
 	parking
-	silent bool        // claims the attempts of overdue targets instead of due runs
-	locked []readyRow  // all rows that it has locked
-	late   []uuid.UUID // runs that start, and are late only now
+	silent bool       // claims the attempts of overdue targets instead of due runs
+	locked []readyRow // all rows that it has locked
 	batch  domain.Batch
 
 	subjects  []subject // in the order in which they decide
@@ -73,7 +72,7 @@ func newWaitingClaim(s *Claims, claim scheduler.Claim, of taking, silent bool) *
 		lockedRuns: lockedRuns{
 			claims: s, claim: claim, rows: map[uuid.UUID]readyRow{}, busy: lockedRows{},
 		},
-		taking: of, silent: silent, late: []uuid.UUID{}, // null in SQL if it were nil
+		taking: of, silent: silent,
 	}
 	runs := &c.lockedRuns
 	c.others, c.contents, c.gates = &othersLocks{lockedRuns: runs}, &contents{lockedRuns: runs}, newGates(runs)
@@ -117,7 +116,9 @@ func (c *waitingClaim) items() []item {
 }
 
 // claimWaiting tries once to claim runs that wait: those that are due, or those that have passed their deadlines.
-func (s *Claims) claimWaiting(ctx context.Context, claim scheduler.Claim, of taking, silent bool) (*waitingClaim, error) {
+func (s *Claims) claimWaiting(
+	ctx context.Context, claim scheduler.Claim, of taking, silent bool,
+) (*waitingClaim, error) {
 	c := newWaitingClaim(s, claim, of, silent)
 	following, err := s.followers.Follow(ctx, s.db.Runs)
 	if err != nil {
@@ -274,7 +275,7 @@ func (c *waitingClaim) starts(r *waitingRun) {
 	}
 	if r.unsent && r.TurnsLate(c.now) { // the claim decides, so that the row says what the request says
 		r.Late = true
-		c.late, c.events = append(c.late, r.RunID), append(c.events, RunEvent{r.Job, domain.EventLate, r.RunID})
+		c.events = append(c.events, RunEvent{r.Job, domain.EventLate, r.RunID})
 	}
 	c.batch.Runs = append(c.batch.Runs, r.Assignment)
 }
@@ -302,7 +303,8 @@ func (c *waitingClaim) write(ctx context.Context) error {
 	lease := &domain.Lease{ID: cmp.Or(c.claim.Lease, uuid.New()), Work: c.claim.Work, ClaimedAt: c.now}
 	fences := make(map[uuid.UUID]int64, len(c.start))
 	if len(c.start) > 0 {
-		dayOfRuns(c.start).queue(&b, startWaiting, c.start, c.claim.Replica, lease.ID, c.late).Query(pg.IntoMap(fences))
+		late := c.whose(domain.EventLate)
+		dayOfRuns(c.start).queue(&b, startWaiting, c.start, c.claim.Replica, lease.ID, late).Query(pg.IntoMap(fences))
 	}
 	c.following.QueueEvents(&b, c.events)
 	written := QueueFinish(&b, c.deadlines.ended, nil, Earlier{}, AnyDay, c.following)
@@ -330,11 +332,7 @@ func (c *waitingClaim) leaving() (leave []uuid.UUID) {
 
 // tell says what has become of the runs, once the claim has committed.
 func (c *waitingClaim) tell(written map[uuid.UUID]bool) {
-	for _, e := range c.events {
-		if e.Event == domain.EventDropped {
-			c.batch.Dropped++
-		}
-	}
+	c.batch.Dropped = len(c.whose(domain.EventDropped))
 	c.claims.db.Ask(c.following.Asks()...)
 	if len(c.deletions.cancel)+len(c.overlaps.replaced)+len(c.deadlines.overtime) > 0 {
 		c.claims.db.Ask(Freed...)

@@ -90,3 +90,14 @@ func (l *lockedRuns) drops(r *waitingRun) {
 		l.events = append(l.events, RunEvent{r.Job, domain.EventDropped, r.RunID})
 	}
 }
+
+// whose are the runs that have an event. They are never nil, which is null in SQL.
+func (l *lockedRuns) whose(event domain.Event) []uuid.UUID {
+	runs := []uuid.UUID{}
+	for _, e := range l.events {
+		if e.Event == event {
+			runs = append(runs, e.Run)
+		}
+	}
+	return runs
+}
