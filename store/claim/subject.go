@@ -50,7 +50,7 @@ const (
 	waits                  // the run waits for something else than its turn
 )
 
-var goesOn = verdict{}
+var goesOn = verdict{fate: goes}
 
 // again has a run looked at again later.
 func again(in time.Duration) verdict { return verdict{fate: comesAgain, in: in} }
