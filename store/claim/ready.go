@@ -320,7 +320,8 @@ func (c *waitingClaim) write(ctx context.Context) error {
 	return nil
 }
 
-// leaving are the runs whose rows in ready go: neither do they wait on, nor did they never have one.
+// leaving are the runs whose rows in ready go: all but those that are to be met again, and dated ones that start, which
+// have none.
 func (c *waitingClaim) leaving() (leave []uuid.UUID) {
 	for _, id := range c.ids {
 		if !c.stays[id] && (!c.dated.entered[id] || !slices.Contains(c.start, id)) {
