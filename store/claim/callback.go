@@ -48,14 +48,12 @@ type Progress struct {
 
 // calledRun is a run whose target calls. Its rows are locked and read.
 type calledRun struct {
-	domain.Assignment
-	tenant  int32
-	status  domain.Status
-	reason  domain.Reason
-	started time.Time
-	http    int
-	now     time.Time
-	kept    KeptResponse
+	runRow
+	status domain.Status
+	reason domain.Reason
+	http   int
+	now    time.Time
+	kept   KeptResponse
 }
 
 func (c calledRun) cancelRequested() bool {
@@ -95,31 +93,26 @@ func (s *Claims) call(
 	})
 }
 
+var lockCalled = `
+SELECT ` + runPlaces.Selected() + `,
+       r.status, coalesce(r.reason, ''), coalesce(r.http_status, 0), clock_timestamp(), ` + ofTrace + `,
+       ` + KeptColumns + `
+FROM punctual.runs r
+LEFT JOIN punctual.run_data d ON d.run_id = $1
+WHERE r.id = $1
+FOR NO KEY UPDATE OF r`
+
 func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (calledRun, error) {
 	var c calledRun
-	c.RunID, c.Gated = run, true // the job may have a gate
+	c.Gated = true // the job may have one
 	var b pgx.Batch
 	b.Queue(`
 		SELECT FROM punctual.exclusive
 		WHERE job_id = (SELECT job_id FROM punctual.runs WHERE id = $1)
 		FOR NO KEY UPDATE`, run)
 	b.Queue(`SELECT FROM punctual.ready WHERE run_id = $1 FOR UPDATE`, run)
-	var key definitions.Version
-	var accepted *time.Time
-	b.Queue(`
-		SELECT job_id, job_version, tenant, lane, trigger, scheduled_for, due_at, late, attempt, coalesce(fence, 0),
-		       coalesce(step, ''), parent_run, `+ofTrace+`,
-		       status, coalesce(reason, ''), accepted_at,
-		       coalesce(started_at, now()),
-		       coalesce(http_status, 0), clock_timestamp(), `+KeptColumns+`
-		FROM punctual.runs r
-		LEFT JOIN punctual.run_data d ON d.run_id = $1
-		WHERE r.id = $1
-		FOR NO KEY UPDATE OF r`, run).QueryRow(pg.IntoPlaces(append([]any{
-		&key.Job, &key.Version, &c.tenant, &c.Lane, &c.Trigger, &c.ScheduledFor, &c.DueAt, &c.Late, &c.Attempt,
-		&c.Fence, &key.Step, &c.Workflow, &c.TraceParent,
-		&c.status, &c.reason, &accepted, &c.started, &c.http, &c.now,
-	}, c.kept.Into()...)...))
+	b.Queue(lockCalled, run).QueryRow(pg.IntoPlaces(append(c.places(
+		&c.status, &c.reason, &c.http, &c.now, &c.TraceParent), c.kept.Into()...)...))
 	err := tx.SendBatch(ctx, &b).Close()
 	if errors.Is(err, pgx.ErrNoRows) {
 		return c, fmt.Errorf("run %s: %w", run, pg.ErrNotFound)
@@ -127,13 +120,14 @@ func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (call
 	if err != nil {
 		return c, fmt.Errorf("locking run %s: %w", run, err)
 	}
-	found, err := s.definitions.Read(ctx, tx, definitions.One(key, c.tenant))
+	found, err := s.definitions.Read(ctx, tx, definitions.One(c.key, c.tenant))
 	if err != nil {
 		return c, fmt.Errorf("reading the job of run %s: %w", run, err)
 	}
-	c.Step, c.AcceptedAt = key.Step, pg.OrZero(accepted)
-	if c.Job = found.Job(key); c.Job == nil {
-		return c, fmt.Errorf("run %s: this version of Punctual cannot read version %d of job %s", run, key.Version, key.Job)
+	c.Step = c.key.Step
+	if c.Job = found.Job(c.key); c.Job == nil {
+		return c, fmt.Errorf("run %s: this version of Punctual cannot read version %d of job %s",
+			run, c.key.Version, c.key.Job)
 	}
 	return c, nil
 }

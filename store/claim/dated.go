@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -18,12 +19,13 @@ import (
 // it a run, in its own transaction. From then on it is a run like any other, and the same claim decides about it. Only
 // if it does not start at once it gets a row in ready.
 
-// dated are the dated runs that a claim of ready runs has met.
+// dated are the dated runs that a claim of ready has met. It is a subject.
 type dated struct {
-	at      map[uuid.UUID]pgtype.TID // addresses of their rows
-	entered map[uuid.UUID]bool       // those that are runs now, also in queues that this claim does not serve
-	settled int                      // how many are runs now, or set aside
-	over    []uuid.UUID              // runs that are too late
+	decides
+	*lockedRuns
+	entered map[uuid.UUID]bool // those that are runs now, also in queues that this claim does not serve
+	settled int                // how many are runs now, or set aside
+	over    []uuid.UUID        // runs that are too late
 }
 
 // enterDated makes runs of dated rows, if their jobs are active. It finds the rows by their addresses. They send the
@@ -72,71 +74,80 @@ UPDATE punctual.dated d SET waits = 'aside'
 FROM away
 WHERE d.ctid = ANY($1::tid[]) AND d.job_id = away.id`
 
-// enterDated makes runs of the dated runs that the claim has met. Those of paused and of deleted jobs it sets aside. A
-// run whose job has moved to another queue waits there.
-func (c *readyClaim) enterDated(ctx context.Context) error {
-	if len(c.dated.at) == 0 {
-		return nil
-	}
-	addresses, met := make([]pgtype.TID, 0, len(c.dated.at)), c.ids[:0]
-	for _, id := range c.ids {
-		if at, is := c.dated.at[id]; is {
+// enter makes runs of the dated runs that the claim has met, before runs are read. Those of paused and of deleted jobs it
+// sets aside. A run whose job has moved to another queue waits there.
+func (d *dated) enter(ctx context.Context) error {
+	var addresses []pgtype.TID
+	for _, id := range d.ids {
+		if at := d.rows[id].at; at.Valid {
 			addresses = append(addresses, at)
 		}
 	}
-	lanes, err := pg.Map[uuid.UUID, int16](ctx, c.conn, enterDated, addresses)
+	if len(addresses) == 0 {
+		return nil
+	}
+	lanes, err := pg.Map[uuid.UUID, int16](ctx, d.conn, enterDated, addresses)
 	if err != nil {
 		return fmt.Errorf("entering dated runs: %w", err)
 	}
-	c.dated.settled = len(lanes)
+	d.settled = len(lanes)
 	if len(lanes) < len(addresses) {
-		aside, err := c.conn.Exec(ctx, setDatedAside, addresses, c.gatable)
+		aside, err := d.conn.Exec(ctx, setDatedAside, addresses, d.jobs())
 		if err != nil {
 			return fmt.Errorf("setting dated runs aside: %w", err)
 		}
-		c.dated.settled += int(aside.RowsAffected())
+		d.settled += int(aside.RowsAffected())
 	}
-	for _, id := range c.ids {
+	d.entered = map[uuid.UUID]bool{}
+	d.ids = slices.DeleteFunc(d.ids, func(id uuid.UUID) bool {
 		lane, entered := lanes[id]
-		c.dated.entered[id] = entered
-		if _, is := c.dated.at[id]; !is || entered && lane/4 == c.lanes[id]/4 {
-			met = append(met, id)
+		if entered {
+			d.entered[id] = true
 		}
-	}
-	c.ids = met
+		row := d.rows[id]
+		return row.at.Valid && (!entered || lane/4 != row.lane/4)
+	})
 	return nil
 }
 
-// missed reports whether a run that was dated is too late for its job.
-func (c *readyClaim) missed(w waitingRun, job *domain.Job) bool {
-	if !c.dated.entered[w.RunID] || !job.Misses(w.DueAt, c.now) {
-		return false
+// days returns an instant of each day on which a dated run was due.
+func (d *dated) days() (instants []time.Time) {
+	for id, row := range d.rows {
+		if row.at.Valid {
+			instants = append(instants, domain.IDTime(id))
+		}
 	}
-	c.dated.over = append(c.dated.over, w.RunID)
-	c.events = append(c.events, RunEvent{job, jobspec.EventMissed, w.RunID})
-	return true
+	return instants
 }
 
-// keep gives rows in ready to those that are not among the runs that start.
-func (d *dated) keep(ctx context.Context, conn *pgx.Conn, start []uuid.UUID) error {
+// decide ends runs that are too late for their jobs.
+func (d *dated) decide(r *waitingRun) verdict {
+	if !d.entered[r.RunID] || !r.Job.Misses(r.DueAt, d.now) {
+		return goesOn
+	}
+	d.over = append(d.over, r.RunID)
+	d.events = append(d.events, RunEvent{r.Job, jobspec.EventMissed, r.RunID})
+	return verdict{fate: leaves}
+}
+
+// write gives rows in ready to those that are not among the runs that start, and ends those that are missed.
+func (d *dated) write(ctx context.Context, b *pgx.Batch) error {
 	var kept []uuid.UUID
-	for id, entered := range d.entered {
-		if entered && !slices.Contains(start, id) {
+	for id := range d.entered {
+		if !slices.Contains(d.start, id) {
 			kept = append(kept, id)
 		}
+	}
+	if len(d.over) > 0 {
+		b.Queue(endMissed, d.over)
 	}
 	if len(kept) == 0 {
 		return nil
 	}
-	return pg.Wrap("keeping dated runs", pg.Exec(ctx, conn, keepDated, kept))
+	return pg.Wrap("keeping dated runs", pg.Exec(ctx, d.conn, keepDated, kept))
 }
 
-// write queues the end of runs that are missed.
-func (d *dated) write(b *pgx.Batch) {
-	if len(d.over) > 0 {
-		b.Queue(`
-			UPDATE punctual.runs
-			SET status = 'skipped', reason = 'missed', finished_at = greatest(now(), created_at)
-			WHERE id = ANY($1::uuid[])`, d.over)
-	}
-}
+const endMissed = `
+UPDATE punctual.runs
+SET status = 'skipped', reason = 'missed', finished_at = greatest(now(), created_at)
+WHERE id = ANY($1::uuid[])`

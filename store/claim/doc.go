@@ -8,8 +8,8 @@
 //
 //   - due.go locks due rows of schedules, lets domain.Decide settle them, and writes the runs, the skips and the
 //     next slots. Which rows it locks is in select.go, with what is shared out among tenants in fair.go.
-//   - ready.go does the same for runs that wait in ready: retries, triggers, replays. dated.go makes runs of dated ones
-//     whose time has come, for the same claim.
+//   - ready.go does the same for runs that wait in ready: retries, triggers, replays. Subjects decide about them, which
+//     are named below.
 //   - finish.go writes outcomes: the end of an attempt, what follows from it, and the end of the lease. finishing.go is
 //     its transaction.
 //   - recover.go ends the claims of replicas that are lost.
@@ -18,6 +18,31 @@
 // statement, which is in enter.go, with the runs of triggers, replays and backfills. chain.go makes those that the end
 // of another run triggers, within the transaction that ends it. callback.go lets a target that works on after its
 // answer end its run. workflow.go lets workflows go on when the runs of their steps end.
+//
+// A claim of ready locks rows of ready, makes runs of the dated ones among them, locks the gates of their jobs and reads
+// the runs. Then its subjects (subject.go) read what each decides by, in the order below, which is also that of locks:
+// gates before limits. They are asked about one run after another, in the same order. The first that does not let a run
+// go on decides what becomes of it, and the others are not asked. When all have let it go on, it starts, and takes what
+// it needs of those that have something to give. Then they write, in the same order, and attempts are ended as a finish
+// ends them.
+//
+//  1. othersLocks (ready_locked.go): a run of which another transaction has locked a row comes again.
+//  2. contents (content.go): a run whose body is too much for this claim stays, and one whose definition this binary
+//     cannot read comes again.
+//  3. gates (gate.go): a run whose gate another claim has locked comes again. A run that starts takes the gate.
+//  4. deadlines (deadline.go): an attempt that has passed its deadline ends, or goes on for a while. What follows is
+//     about all other runs.
+//  5. dated (dated.go): a dated run that is too late for its job is skipped.
+//  6. overlaps (overlap.go): a run about which no claim has decided is skipped, waits or replaces others, as the policy
+//     says. Others may end because of it; nothing is decided about those any more.
+//  7. lines (line.go): a run waits at its gate while another one has it, or while it is not its turn.
+//  8. deletions (admitted.go): a run of a deleted job is cancelled.
+//  9. slots (admitted.go): in a claim without worker slots a run stays.
+//  10. limits (limits.go): a run waits at a limit that is full. A run that starts holds its limits.
+//  11. starts (admitted.go): a run whose tenant may not start more stays.
+//
+// A run that waits for its gate or at a limit is not met again before whoever makes room there gives it its turn. One
+// that comes again or stays is due, or will be.
 //
 // A finish is asked and told in one order. Before anything is written, each follower reads what it has to know and
 // decides about each outcome: reports do. Then gates are locked, outcomes are written, gates are freed for those that
@@ -29,8 +54,9 @@
 // it wait for its gate or for a limit, and whoever makes room there gives it its turn. What waits for a target or for a
 // person has a deadline, which is in silent.go.
 //
-// gates.go keeps the runs of a job from overlapping, overlap.go decides about those in ready that would, and order.go
-// lets those of a job pass in order. limits.go keeps the limits that jobs share: its tables are limit_holders and
-// job_limits. locked.go finds a way around rows that a stranger has locked, with finish_locked.go and ready_locked.go.
+// gates.go keeps the runs of a job from overlapping, and order.go counts those that wait in line. limits.go keeps the
+// limits that jobs share, and limits_release.go has those that wait there go on: their tables are limit_holders and
+// job_limits. locked.go finds a way around rows that a stranger has locked, with finish_locked.go, ready_locked.go and
+// due_locked.go.
 // replica.go and fences.go are the heartbeat and its guard against failovers.
 package claim

@@ -59,13 +59,12 @@ SELECT id, fence FROM made`
 // records that: this statement writes the schedule's row anyway, and job_state derives the job's state from it.
 // One-shots are not among the schedules: see completeOneShots. Both find the rows by the addresses that ofSlots read:
 // to look them up in an index by job took Postgres 2 µs a run.
-const advanceSchedules = `
+var advanceSchedules = `
 UPDATE punctual.schedules s
 SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at,
     enabled = u.scheduled_for IS NOT NULL,
     completed_at = CASE WHEN u.scheduled_for IS NULL THEN now() END
-FROM (SELECT unnest($1::tid[]) AS at, unnest($2::timestamptz[]) AS scheduled_for,
-             unnest($3::timestamptz[]) AS next_run_at) u
+FROM (SELECT ` + movedColumns.Each() + `) AS u(` + movedColumns.Names() + `)
 WHERE s.ctid = u.at`
 
 // completeOneShots ends one-shots, whose slot was their last one. That they have no row any more says that they are
@@ -76,6 +75,18 @@ const completeOneShots = `DELETE FROM punctual.schedules WHERE ctid = ANY($1::ti
 const rememberCompleted = `
 INSERT INTO punctual.completions (look_at, job_ids, versions)
 VALUES (now() + interval '7 days', $1::uuid[], $2::int[])`
+
+// moved is a schedule that goes on: the address of its row, and its next slot.
+type moved struct {
+	at          pgtype.TID
+	slot, dueAt *time.Time // nil: no slot is left
+}
+
+var movedColumns = pg.Columns[moved]{
+	pg.Col("at", "tid", func(m moved) pgtype.TID { return m.at }),
+	pg.Col("scheduled_for", "timestamptz", func(m moved) *time.Time { return m.slot }),
+	pg.Col("next_run_at", "timestamptz", func(m moved) *time.Time { return m.dueAt }),
+}
 
 // dueRow is a locked row of schedules.
 type dueRow struct {
@@ -125,14 +136,11 @@ type settledSlots struct {
 	started []RunEvent
 }
 
-// nextRows collects what becomes of the claimed slots' schedules, column by column.
+// nextRows are what becomes of the claimed slots' schedules.
 type nextRows struct {
-	moved        []pgtype.TID
-	slots, dueAt []*time.Time // nil: no slot is left
-	gone         []pgtype.TID // the rows of one-shots
-	completed    []uuid.UUID  // the one-shots
-	versions     []int32
-	taken        []jobRun // gates that are taken by runs that start now
+	moved     []moved
+	completed []dueRow // one-shots
+	taken     []jobRun // gates that are taken by runs that start now
 }
 
 // ClaimDue implements scheduler.Store.
@@ -388,25 +396,26 @@ func (n *nextRows) add(job *domain.Job, r dueRow, plan domain.Plan) {
 	case !plan.Done:
 		n.move(r, &plan.Next, &plan.NextRunAt)
 	case job.Schedule.Kind().OneShot():
-		n.gone = append(n.gone, r.at)
-		n.completed, n.versions = append(n.completed, r.key.Job), append(n.versions, r.key.Version)
+		n.completed = append(n.completed, r)
 	default:
 		n.move(r, nil, nil)
 	}
 }
 
 func (n *nextRows) move(r dueRow, slot, dueAt *time.Time) {
-	n.moved, n.slots, n.dueAt = append(n.moved, r.at), append(n.slots, slot), append(n.dueAt, dueAt)
+	n.moved = append(n.moved, moved{r.at, slot, dueAt})
 }
 
 // queue queues the statements that move the schedules on.
 func (n *nextRows) queue(b *pgx.Batch) {
 	if len(n.moved) > 0 {
-		b.Queue(advanceSchedules, pg.Prepared{}, n.moved, n.slots, n.dueAt)
+		b.Queue(advanceSchedules, pg.Prepared{}.With(movedColumns.Args(n.moved)...)...)
 	}
 	if len(n.completed) > 0 {
-		b.Queue(completeOneShots, pg.Prepared{}, n.gone)
-		b.Queue(rememberCompleted, pg.Prepared{}, n.completed, n.versions)
+		b.Queue(completeOneShots, pg.Prepared{}, pg.Column(n.completed, func(r dueRow) pgtype.TID { return r.at }))
+		b.Queue(rememberCompleted, pg.Prepared{},
+			pg.Column(n.completed, func(r dueRow) uuid.UUID { return r.key.Job }),
+			pg.Column(n.completed, func(r dueRow) int32 { return r.key.Version }))
 	}
 	queueTakeGates(b, n.taken, true)
 }

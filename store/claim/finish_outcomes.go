@@ -10,6 +10,27 @@ import (
 	"punctual/store/pg"
 )
 
+// endReported prepares runs ($1) for outcomes that their targets have reported, and that the fence ($2) will let
+// through: the deadline of a target goes, and a request to cancel a run that has succeeded ($3) came too late.
+var endReported = `
+WITH mine AS MATERIALIZED (
+    SELECT r.id, u.succeeded
+    FROM punctual.runs r
+    JOIN ` + reported.Unnest("u") + `
+      ON r.id = u.id AND r.fence = u.fence
+    WHERE r.id = ANY($1::uuid[]) AND r.status = 'running'),
+gone AS (
+    DELETE FROM punctual.ready y USING mine m WHERE y.run_id = m.id)
+UPDATE punctual.runs r SET reason = NULL
+FROM mine m
+WHERE r.id = m.id AND r.id = ANY($1::uuid[]) AND m.succeeded AND r.reason IN ('cancelled_by_user', 'replaced')`
+
+var reported = pg.Columns[*domain.Outcome]{
+	pg.Col("id", "uuid", func(o *domain.Outcome) uuid.UUID { return o.RunID }),
+	pg.Col("fence", "bigint", func(o *domain.Outcome) int64 { return o.Fence }),
+	pg.Col("succeeded", "bool", func(o *domain.Outcome) bool { return o.Verdict == domain.Succeed }),
+}
+
 // finishSucceeded writes successes. The ids are given twice: as an array, which prunes to their partitions and is
 // looked up in the primary key, and as the column that is joined. The coalesce hides the condition from the planner's
 // statistics. By them no run of the day is running, or there are none, and the planner would compare each id with each
@@ -185,15 +206,21 @@ func queueEnd(b *pgx.Batch, leases []uuid.UUID, earlier Earlier, on Day) {
 	}
 }
 
-// gatedJobs returns, sorted, the jobs whose gates may be held by runs among the outcomes. It also returns these runs.
-func gatedJobs(outcomes []domain.Outcome) (jobs, runs []uuid.UUID) {
-	for _, o := range outcomes {
-		if o.Gated {
-			jobs, runs = append(jobs, o.Job.ID), append(runs, o.RunID)
+// queueReported queues endReported for those of the outcomes. The gates are locked.
+func queueReported(b *pgx.Batch, outcomes []domain.Outcome) {
+	var ends []*domain.Outcome
+	for i := range outcomes {
+		if outcomes[i].Reported {
+			ends = append(ends, &outcomes[i])
 		}
 	}
-	slices.SortFunc(jobs, pg.CompareIDs)
-	return jobs, runs
+	if len(ends) == 0 {
+		return
+	}
+	ids := pg.Column(ends, func(o *domain.Outcome) uuid.UUID { return o.RunID })
+	b.Queue(lockReadyToCancel, ids)
+	b.Queue(lockRunsToCancel, ids) // before the next statement, which else would not see a cancel that it waited for
+	b.Queue(endReported, reported.Args(ends)...)
 }
 
 // queueOutcomes queues one statement for the successes, one for accepted work and one for the rest, each sorted by id.

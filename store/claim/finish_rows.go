@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/jobspec"
@@ -91,42 +90,4 @@ func given[T any](value *T, is bool) *T {
 		return value
 	}
 	return nil
-}
-
-// endReported prepares runs ($1) for outcomes that their targets have reported, and that the fence ($2) will let
-// through: the deadline of a target goes, and a request to cancel a run that has succeeded ($3) came too late.
-var endReported = `
-WITH mine AS MATERIALIZED (
-    SELECT r.id, u.succeeded
-    FROM punctual.runs r
-    JOIN ` + reported.Unnest("u") + `
-      ON r.id = u.id AND r.fence = u.fence
-    WHERE r.id = ANY($1::uuid[]) AND r.status = 'running'),
-gone AS (
-    DELETE FROM punctual.ready y USING mine m WHERE y.run_id = m.id)
-UPDATE punctual.runs r SET reason = NULL
-FROM mine m
-WHERE r.id = m.id AND r.id = ANY($1::uuid[]) AND m.succeeded AND r.reason IN ('cancelled_by_user', 'replaced')`
-
-var reported = pg.Columns[*domain.Outcome]{
-	pg.Col("id", "uuid", func(o *domain.Outcome) uuid.UUID { return o.RunID }),
-	pg.Col("fence", "bigint", func(o *domain.Outcome) int64 { return o.Fence }),
-	pg.Col("succeeded", "bool", func(o *domain.Outcome) bool { return o.Verdict == domain.Succeed }),
-}
-
-// queueReported queues endReported for those of the outcomes. The gates are locked.
-func queueReported(b *pgx.Batch, outcomes []domain.Outcome) {
-	var ids []uuid.UUID
-	var ends []*domain.Outcome
-	for i := range outcomes {
-		if o := &outcomes[i]; o.Reported {
-			ids, ends = append(ids, o.RunID), append(ends, o)
-		}
-	}
-	if len(ids) == 0 {
-		return
-	}
-	b.Queue(lockReadyToCancel, ids)
-	b.Queue(lockRunsToCancel, ids) // before the next statement, which else would not see a cancel that it waited for
-	b.Queue(endReported, reported.Args(ends)...)
 }

@@ -2,6 +2,8 @@ package claim
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -159,4 +161,51 @@ func (f *finishing) setAside(busy strangers) {
 		released = append(released, id)
 	}
 	f.released = released
+}
+
+// decided are outcomes about which all followers have decided.
+type decided struct {
+	all   []domain.Outcome // how each attempt has ended
+	write []domain.Outcome
+	wait  []domain.Outcome
+}
+
+// decide has followers decide about outcomes within a transaction.
+func decide(
+	ctx context.Context, q pg.Batcher, following Following, outcomes []domain.Outcome,
+) (d decided, err error) {
+	var b pgx.Batch
+	if following.QueueRead(&b, outcomes); b.Len() > 0 {
+		err = q.SendBatch(ctx, &b).Close()
+	}
+	if err != nil {
+		return d, fmt.Errorf("reading what decides about %d outcomes: %w", len(outcomes), err)
+	}
+	return decideEnds(following, outcomes), nil
+}
+
+func decideEnds(following Following, outcomes []domain.Outcome) (d decided) {
+	for _, o := range outcomes {
+		o, decision := following.Decide(o)
+		d.all = append(d.all, o)
+		switch decision {
+		case ToWrite:
+			d.write = append(d.write, o)
+		case MustWait:
+			d.wait = append(d.wait, o)
+		case IsWritten:
+		}
+	}
+	return d
+}
+
+// gatedJobs returns, sorted, the jobs whose gates may be held by runs among the outcomes. It also returns these runs.
+func gatedJobs(outcomes []domain.Outcome) (jobs, runs []uuid.UUID) {
+	for _, o := range outcomes {
+		if o.Gated {
+			jobs, runs = append(jobs, o.Job.ID), append(runs, o.RunID)
+		}
+	}
+	slices.SortFunc(jobs, pg.CompareIDs)
+	return jobs, runs
 }

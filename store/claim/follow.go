@@ -2,7 +2,6 @@ package claim
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -72,42 +71,6 @@ const (
 	MustWait           // another transaction has to end first
 	IsWritten          // it is written already
 )
-
-// decided are outcomes about which all followers have decided.
-type decided struct {
-	all   []domain.Outcome // how each attempt has ended
-	write []domain.Outcome
-	wait  []domain.Outcome
-}
-
-// decide has followers decide about outcomes within a transaction.
-func decide(
-	ctx context.Context, q pg.Batcher, following Following, outcomes []domain.Outcome,
-) (d decided, err error) {
-	var b pgx.Batch
-	if following.QueueRead(&b, outcomes); b.Len() > 0 {
-		err = q.SendBatch(ctx, &b).Close()
-	}
-	if err != nil {
-		return d, fmt.Errorf("reading what decides about %d outcomes: %w", len(outcomes), err)
-	}
-	return decideEnds(following, outcomes), nil
-}
-
-func decideEnds(following Following, outcomes []domain.Outcome) (d decided) {
-	for _, o := range outcomes {
-		o, decision := following.Decide(o)
-		d.all = append(d.all, o)
-		switch decision {
-		case ToWrite:
-			d.write = append(d.write, o)
-		case MustWait:
-			d.wait = append(d.wait, o)
-		case IsWritten:
-		}
-	}
-	return d
-}
 
 // Nothing is a Following from which nothing follows. Those that have part of one embed it.
 type Nothing struct{}

@@ -3,7 +3,6 @@ package claim
 import (
 	"context"
 	"maps"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -11,107 +10,6 @@ import (
 	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
-
-// With the policy queue all runs of a job wait at its gate, and pass it one at a time, the oldest first. So do the runs
-// of missed slots under fire_all, whatever the policy. Under allow they alone pass the gate, which is open to all
-// others.
-
-// line is how the runs of a job stand that go in order: with the policy queue all, and else those of missed slots.
-type line struct {
-	first  uuid.UUID   // the oldest that waits; uuid.Nil: none, but for dated runs that come by this claim
-	parked []uuid.UUID // those of this claim that waited at the gate before
-	length int         // how many wait at the gate
-}
-
-// inLine reports whether runs of a job with the trigger go in order.
-func inLine(job *domain.Job, trigger domain.Trigger) bool {
-	return job.ConcurrencyPolicy == jobspec.PolicyQueue || job.CatchesUp(trigger)
-}
-
-// readLines reads the lines of jobs with the policy queue, and of those whose missed slots wait. It sends nothing if
-// there is no such job.
-func (c *readyClaim) readLines(ctx context.Context) error {
-	jobs, workflows, catchUps := []uuid.UUID(nil), []uuid.UUID{}, []uuid.UUID{}
-	for _, w := range c.waiting {
-		job := c.found.Job(w.key)
-		if job == nil || !inLine(job, w.Trigger) {
-			continue
-		}
-		jobs, c.lines[job.ID] = append(jobs, job.ID), &line{}
-		if job.IsWorkflow() {
-			workflows = append(workflows, job.ID)
-		}
-		if job.ConcurrencyPolicy != jobspec.PolicyQueue {
-			catchUps = append(catchUps, job.ID)
-		}
-	}
-	if len(jobs) == 0 {
-		return nil
-	}
-	rows := pg.Query(ctx, c.conn, `
-		SELECT job_id, (array_agg(run_id ORDER BY run_id))[1], count(*) FILTER (WHERE waits = 'gate'),
-		       coalesce(array_agg(run_id) FILTER (WHERE waits = 'gate' AND run_id = ANY($2::uuid[])), '{}')
-		FROM punctual.ready y
-		WHERE job_id = ANY($1::uuid[]) AND NOT `+isDeadline+` AND `+notOfStep(`$3`)+`
-		  AND (job_id <> ALL($4::uuid[]) OR EXISTS (
-		      SELECT FROM punctual.runs_of(ARRAY[y.run_id]) r WHERE r.trigger = 'catchup' AND r.fence IS NULL))
-		GROUP BY job_id`, jobs, c.ids, workflows, catchUps)
-	var job uuid.UUID
-	var l line
-	err := pg.Each(rows, []any{&job, &l.first, &l.length, &l.parked}, func() {
-		c.lines[job] = &line{l.first, slices.Clone(l.parked), l.length}
-	})
-	return pg.Wrap("reading the lines of jobs", err)
-}
-
-// lackingGates are the jobs of which missed slots wait, and that have no gate because their runs may overlap.
-func (c *readyClaim) lackingGates() (jobs []uuid.UUID) {
-	for _, w := range c.waiting {
-		_, there := c.gates[w.key.Job]
-		if job := c.found.Job(w.key); job != nil && !there && job.LinesUp() && job.CatchesUp(w.Trigger) {
-			jobs = append(jobs, job.ID)
-		}
-	}
-	return jobs
-}
-
-// waitsAtGate reports whether a run of a job with a gate waits there: another run holds the gate, or an older one of
-// those that go in order waits.
-func (c *readyClaim) waitsAtGate(w waitingRun, job *domain.Job, holders []uuid.UUID) bool {
-	if slices.Contains(holders, w.RunID) {
-		return false
-	}
-	l := c.lines[job.ID]
-	return len(holders) > 0 || inLine(job, w.Trigger) && l.first != uuid.Nil && pg.CompareIDs(l.first, w.RunID) < 0
-}
-
-// parkOrSkip leaves a run at its job's gate. Under the policy queue only so many may wait there. A run that an event,
-// a chain or an instant has made may be one too many: it is skipped. Work that a person has asked for slot by slot, as
-// replays and backfills, is bounded where it is made.
-func (c *readyClaim) parkOrSkip(w waitingRun, job *domain.Job) {
-	l := c.lines[job.ID]
-	if job.ConcurrencyPolicy == jobspec.PolicyQueue && !slices.Contains(l.parked, w.RunID) {
-		if l.length >= job.MaxPendingRuns && w.Fence == 0 && !w.Trigger.Ordered() {
-			c.drops(w)
-			c.overlaps.beyond = append(c.overlaps.beyond, w.RunID)
-			return
-		}
-		l.length++
-	}
-	c.park(w.RunID, domain.WaitGate, "")
-}
-
-// waitsUngated makes a run that its gate has just let in, and that a limit keeps from starting, the waiting run of its
-// job: the policy decides about further runs as if it waited at the gate.
-func (c *readyClaim) waitsUngated(w waitingRun) {
-	if w.policy == "" {
-		return
-	}
-	g, o := c.gates[w.key.Job], &c.overlaps
-	g.Waiting, g.waitsFor = w.RunID, waitingFacts{}
-	c.gates[w.key.Job] = g
-	o.behind = append(o.behind, jobRun{w.key.Job, w.RunID})
-}
 
 // countPending counts the waiting runs of jobs with the policy queue, and those of missed slots that go in order. It
 // sends nothing if there is no such job.

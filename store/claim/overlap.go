@@ -56,12 +56,14 @@ func (s *Claims) Facing(
 	return g, nil
 }
 
-// overlaps is what a claim of ready runs has decided about runs that overlap others.
+// overlaps are what becomes of runs that overlap others, and of these others. It is a subject.
 type overlaps struct {
+	decides
+	*lockedRuns
+	gates             *gates
 	replaced, expired []uuid.UUID
 	skipped           []blocked
-	beyond            []uuid.UUID // runs that are more than may wait
-	behind            []jobRun    // those that now wait at their gates
+	behind            []jobRun // those that now wait at their gates
 }
 
 // blocked is a run that is skipped because of another one.
@@ -77,24 +79,23 @@ func (o *overlaps) over(run uuid.UUID) bool {
 	return slices.Contains(o.replaced, run) || slices.Contains(o.expired, run)
 }
 
-// findUndecided finds the runs about which no claim has decided yet, and looks for locked rows of those that may have
-// to make way for them. It waits for no lock, because other claims may wait for rows that this one holds.
-func (c *readyClaim) findUndecided(ctx context.Context) error {
+// read finds the runs about which no claim has decided yet, and looks for locked rows of those that may have to make
+// way for them. It waits for no lock, because other claims may wait for rows that this one holds.
+func (o *overlaps) read(ctx context.Context) error {
 	var named []uuid.UUID
-	for i := range c.waiting {
-		w := &c.waiting[i]
-		g, job := c.gates[w.key.Job], c.found.Job(w.key)
-		if job == nil || job.ConcurrencyPolicy == jobspec.PolicyAllow || !g.gated || g.busy || w.RunID == g.active ||
-			w.RunID == g.Waiting || w.Fence != 0 || job.ConcurrencyPolicy == jobspec.PolicyQueue ||
-			w.Trigger == domain.TriggerCatchup || w.Trigger.Ordered() ||
-			w.dated && job.ConcurrencyPolicy != jobspec.PolicyReplace { // it was accepted: it waits for its turn
+	for _, r := range o.runs {
+		g := o.gates.of[r.key.Job]
+		if r.Job == nil || r.Job.ConcurrencyPolicy == jobspec.PolicyAllow || !g.gated || g.busy || r.RunID == g.active ||
+			r.RunID == g.Waiting || r.Fence != 0 || r.Job.ConcurrencyPolicy == jobspec.PolicyQueue ||
+			r.Trigger == domain.TriggerCatchup || r.Trigger.Ordered() ||
+			r.dated && r.Job.ConcurrencyPolicy != jobspec.PolicyReplace { // it was accepted: it waits for its turn
 			continue
 		}
-		w.policy = job.ConcurrencyPolicy
-		if w.policy == jobspec.PolicyReplace {
+		r.policy = r.Job.ConcurrencyPolicy
+		if r.policy == jobspec.PolicyReplace {
 			named = append(named, g.Holders()...)
 		}
-		if g.Waiting != uuid.Nil && (w.policy == jobspec.PolicyReplace || g.waitsFor.expired) {
+		if g.Waiting != uuid.Nil && (r.policy == jobspec.PolicyReplace || g.waitsFor.expired) {
 			named = append(named, g.Waiting)
 		}
 	}
@@ -102,72 +103,74 @@ func (c *readyClaim) findUndecided(ctx context.Context) error {
 		return nil
 	}
 	var b pgx.Batch
-	c.busy.queue(&b, "ready", named)
-	c.busy.queue(&b, "runs", named)
-	return pg.Wrap("looking for locked runs", c.conn.SendBatch(ctx, &b).Close())
+	o.busy.queue(&b, "ready", named)
+	o.busy.queue(&b, "runs", named)
+	return pg.Wrap("looking for locked runs", o.conn.SendBatch(ctx, &b).Close())
 }
 
-// admit decides about a run as domain.Decide does about a slot, by the policy of the version that it sends. It reports
-// whether the run may start. Of runs that replace each other the newest stays, whichever is claimed first.
-func (c *readyClaim) admit(w waitingRun, g *Gate) bool {
-	o, d := g.Facts().Overlap(w.policy), &c.overlaps
-	for _, run := range slices.Concat(o.Cancel, o.Expired) {
-		if _, busy := c.busy[run]; busy {
-			c.putOff(w.RunID, gateRetry/10) // the end of a run holds its row for milliseconds
-			return false
+// decide decides about a run as domain.Decide does about a slot, by the policy of the version that it sends. Of runs
+// that replace each other the newest stays, whichever is claimed first.
+func (o *overlaps) decide(r *waitingRun) verdict {
+	if r.policy == "" {
+		return goesOn
+	}
+	g := o.gates.of[r.key.Job]
+	is := g.Facts().Overlap(r.policy)
+	for _, run := range slices.Concat(is.Cancel, is.Expired) {
+		if _, busy := o.busy[run]; busy {
+			return again(gateRetry / 10) // the end of a run holds its row for milliseconds
 		}
 	}
-	if slices.ContainsFunc(o.Cancel, func(run uuid.UUID) bool { return pg.CompareIDs(run, w.RunID) > 0 }) {
-		d.replaced = append(d.replaced, w.RunID)
-		return false
+	if slices.ContainsFunc(is.Cancel, func(run uuid.UUID) bool { return pg.CompareIDs(run, r.RunID) > 0 }) {
+		o.replaced = append(o.replaced, r.RunID)
+		return verdict{fate: leaves}
 	}
-	d.replaced, d.expired = append(d.replaced, o.Cancel...), append(d.expired, o.Expired...)
-	if len(o.Cancel)+len(o.Expired) > 0 {
+	o.replaced, o.expired = append(o.replaced, is.Cancel...), append(o.expired, is.Expired...)
+	if len(is.Cancel)+len(is.Expired) > 0 {
 		g.Waiting = uuid.Nil
+		o.gates.of[r.key.Job] = g
 	}
 	switch {
-	case o.Blocker != uuid.Nil:
-		c.drops(w)
-		d.skipped = append(d.skipped, blocked{w.RunID, o.Blocker})
-	case o.Waits:
-		d.behind = append(d.behind, jobRun{w.key.Job, w.RunID})
-		g.Waiting, g.waitsFor = w.RunID, waitingFacts{}
-		c.stay(w.RunID)
-		if len(o.Cancel) == 0 { // else the gate may be free at once: the next claim sees
-			c.park(w.RunID, domain.WaitGate, "")
-		}
+	case is.Blocker != uuid.Nil:
+		o.drops(r)
+		o.skipped = append(o.skipped, blocked{r.RunID, is.Blocker})
+		return verdict{fate: leaves}
+	case !is.Waits:
+		return goesOn
 	}
-	c.gates[w.key.Job] = *g
-	return o.Blocker == uuid.Nil && !o.Waits
+	o.waitsNext(r)
+	if len(is.Cancel) > 0 { // the gate may be free at once: the next claim sees
+		return verdict{fate: stays}
+	}
+	return verdict{fate: waits, wait: domain.WaitGate}
 }
 
-// drops tells that work which somebody has asked for is skipped because of other runs of its job. Slots are no such
-// work.
-func (c *readyClaim) drops(w waitingRun) {
-	if w.Trigger != domain.TriggerSchedule {
-		c.events = append(c.events, RunEvent{c.found.Job(w.key), jobspec.EventDropped, w.RunID})
-		c.batch.Dropped++
+// waitsNext makes a run about which the policy decides the waiting run of its job. The policy then decides about
+// further runs as if it waited at the gate, even if the gate has let it in and a limit keeps it from starting.
+func (o *overlaps) waitsNext(r *waitingRun) {
+	if r.policy == "" {
+		return
 	}
+	g := o.gates.of[r.key.Job]
+	g.Waiting, g.waitsFor = r.RunID, waitingFacts{}
+	o.gates.of[r.key.Job] = g
+	o.behind = append(o.behind, jobRun{r.key.Job, r.RunID})
 }
 
 // write ends the runs that make way, and queues what else was decided.
-func (o *overlaps) write(ctx context.Context, q pg.Querier, b *pgx.Batch) error {
-	if err := makeWay(ctx, q, o.replaced, o.expired); err != nil {
+func (o *overlaps) write(ctx context.Context, b *pgx.Batch) error {
+	if err := makeWay(ctx, o.conn, o.replaced, o.expired); err != nil {
 		return err
 	}
 	if len(o.skipped) > 0 {
-		b.Queue(`
-			UPDATE punctual.runs r
-			SET status = 'skipped', reason = 'overlap', blocked_by = u.blocker, finished_at = greatest(now(), r.created_at)
-			FROM `+blockedRuns.Unnest("u")+`
-			WHERE r.id = ANY($1::uuid[]) AND r.id = u.id AND r.status = 'pending'`, blockedRuns.Args(o.skipped)...)
-	}
-	if len(o.beyond) > 0 {
-		b.Queue(`
-			UPDATE punctual.runs
-			SET status = 'skipped', reason = 'limit', finished_at = greatest(now(), created_at)
-			WHERE id = ANY($1::uuid[]) AND status = 'pending'`, o.beyond)
+		b.Queue(skipBlocked, blockedRuns.Args(o.skipped)...)
 	}
 	queueWait(b, o.behind)
 	return nil
 }
+
+var skipBlocked = `
+UPDATE punctual.runs r
+SET status = 'skipped', reason = 'overlap', blocked_by = u.blocker, finished_at = greatest(now(), r.created_at)
+FROM ` + blockedRuns.Unnest("u") + `
+WHERE r.id = ANY($1::uuid[]) AND r.id = u.id AND r.status = 'pending'`

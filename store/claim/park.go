@@ -54,24 +54,21 @@ UPDATE punctual.ready y SET due_at = u.due_at
 FROM ` + putOffColumns.Unnest("u") + `
 WHERE y.run_id = u.run_id`
 
-// stay leaves the row of a run as it is.
-func (p *parking) stay(run uuid.UUID) {
+// note notes a verdict about a run, which a claim has come to at an instant.
+func (p *parking) note(run uuid.UUID, v verdict, now time.Time) {
+	if v.fate == leaves {
+		return
+	}
 	if p.stays == nil {
 		p.stays = map[uuid.UUID]bool{}
 	}
 	p.stays[run] = true
-}
-
-// park lets a run wait, at a limit or, without one, for its gate.
-func (p *parking) park(run uuid.UUID, waits domain.Wait, on string) {
-	p.stay(run)
-	p.parked = append(p.parked, parked{run, waits, on})
-}
-
-// putOff has a run looked at again later.
-func (p *parking) putOff(run uuid.UUID, until time.Time) {
-	p.stay(run)
-	p.later = append(p.later, putOff{run, until})
+	switch v.fate {
+	case comesAgain:
+		p.later = append(p.later, putOff{run, now.Add(v.in)})
+	case waits:
+		p.parked = append(p.parked, parked{run, v.wait, v.on})
+	}
 }
 
 func (p *parking) queueParked(b *pgx.Batch) {

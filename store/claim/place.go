@@ -46,16 +46,19 @@ type Move struct {
 	ScheduledFor, NextRunAt time.Time
 }
 
+var moveColumns = pg.Columns[Move]{
+	pg.Col("job_id", "uuid", func(m Move) uuid.UUID { return m.Job }),
+	pg.Col("scheduled_for", "timestamptz", func(m Move) time.Time { return m.ScheduledFor }),
+	pg.Col("next_run_at", "timestamptz", func(m Move) time.Time { return m.NextRunAt }),
+}
+
 // WriteMoves writes next slots that were computed anew. The caller has locked the jobs' rows in schedules.
 func WriteMoves(ctx context.Context, tx *pg.Tx, moves []Move) error {
 	return pg.Exec(ctx, tx, `
 		UPDATE punctual.schedules s
 		SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at
-		FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) AS u(job_id, scheduled_for, next_run_at)
-		WHERE s.job_id = u.job_id`,
-		pg.Column(moves, func(m Move) uuid.UUID { return m.Job }),
-		pg.Column(moves, func(m Move) time.Time { return m.ScheduledFor }),
-		pg.Column(moves, func(m Move) time.Time { return m.NextRunAt }))
+		FROM `+moveColumns.Unnest("u")+`
+		WHERE s.job_id = u.job_id`, moveColumns.Args(moves)...)
 }
 
 // restoreCompleted writes the rows of completed one-shots ($1) of a tenant ($2; 0: any), which their claims have

@@ -1,57 +1,31 @@
 package claim
 
-import (
-	"context"
+import "github.com/jackc/pgx/v5"
 
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
-)
-
-// leaveLocked puts a run off if another transaction has locked its row. It also puts off a run whose attempt has to be
-// ended if the job's row in jobs or notified is locked.
-func (c *readyClaim) leaveLocked(w waitingRun) bool {
-	_, run := c.busy[w.RunID]
-	_, job := c.busy[w.key.Job]
-	if !run && (!w.overdue || !job) {
-		return false
-	}
-	c.claims.wary.ready.found()
-	c.putOff(w.RunID, gateRetry)
-	return true
+// othersLocks are what other transactions have locked of that which the claim would write. It is a subject.
+type othersLocks struct {
+	decides
+	*lockedRuns
 }
 
-// leaveLocked drops the slots of jobs whose gate names a run that another transaction has locked, in runs or in ready:
-// the slot may have to cancel that run. The slots stay due.
-func (c *dueClaim) leaveLocked(ctx context.Context) error {
-	var named []uuid.UUID
-	for _, g := range c.gates {
-		for _, id := range []uuid.UUID{g.active, g.Waiting} {
-			if id != uuid.Nil {
-				named = append(named, id)
-			}
-		}
+// queue locks the rows that a wary claim may write, after the gates, and finds those that others have locked.
+func (l *othersLocks) queue(b *pgx.Batch) {
+	if l.wary {
+		jobs := l.jobs()
+		l.busy.queue(b, "runs", l.ids)
+		l.busy.queue(b, "jobs", jobs)
+		l.busy.queue(b, "notified", jobs)
 	}
-	busy := lockedRows{}
-	var b pgx.Batch
-	busy.queue(&b, "ready", named)
-	busy.queue(&b, "runs", named)
-	if b.Len() == 0 {
-		return nil
+}
+
+// decide puts a run off if another transaction has locked its row. It also puts off a run whose attempt has to be ended
+// if the job's row in jobs or notified is locked.
+func (l *othersLocks) decide(r *waitingRun) verdict {
+	_, run := l.busy[r.RunID]
+	_, job := l.busy[r.key.Job]
+	if !run && (!r.overdue || !job) {
+		return goesOn
 	}
-	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
-		return err
-	}
-	rows := c.rows[:0]
-	for _, r := range c.rows {
-		g := c.gates[r.key.Job]
-		_, active := busy[g.active]
-		_, waiting := busy[g.Waiting]
-		if active || waiting {
-			c.claims.wary.due.found()
-			continue
-		}
-		rows = append(rows, r)
-	}
-	c.rows = rows
-	return nil
+	l.claims.wary.ready.found()
+	return again(gateRetry)
 }

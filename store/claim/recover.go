@@ -28,12 +28,10 @@ const (
 
 // selectRunning reads running attempts of runs ($2), each with its claim (c). It counts, up to two, the attempts in a
 // row just before the present one that were lost with their replica.
-const selectRunning = `
-SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late,
-       r.attempt, r.fence, coalesce(r.step, ''), r.parent_run,
+var selectRunning = `
+SELECT ` + runPlaces.Selected() + `, c.id, now(),
        coalesce((SELECT ` + ofTrace + `
                  FROM punctual.run_data d WHERE d.run_id = r.id AND d.run_id = ANY($2::uuid[])), ''),
-       r.started_at, now(),
        (SELECT count(*)
         FROM (SELECT a.outcome, a.reason FROM punctual.attempts a
               WHERE a.run_id = r.id AND a.run_id = ANY($2::uuid[]) ORDER BY a.fence DESC LIMIT 2) last
@@ -58,11 +56,8 @@ WHERE r.id = ANY($2::uuid[])
 
 // claimedRun is a run that is running under a claim.
 type claimedRun struct {
-	domain.Assignment
-	key     definitions.Version
-	tenant  int32
-	started time.Time
-	losses  int // attempts lost in a row just before this one, counted up to two
+	runRow
+	losses int // attempts lost in a row just before this one, counted up to two
 }
 
 // claimedRuns are claims that are to end, and the runs still running under them.
@@ -258,9 +253,8 @@ func readRunning(
 	held.runs, err = pg.All(ctx, q, func(row pgx.CollectableRow) (r claimedRun, err error) {
 		r.Lease = new(domain.Lease)
 		r.Gated = true // not known here, so assumed
-		err = row.Scan(&r.Lease.ID, &r.RunID, &r.key.Job, &r.key.Version, &r.tenant, &r.Lane, &r.Trigger, &r.ScheduledFor,
-			&r.DueAt, &r.Late, &r.Attempt, &r.Fence, &r.Step, &r.Workflow, &r.TraceParent, &r.started, &held.now, &r.losses)
-		r.key.Step = r.Step
+		err = row.Scan(r.places(&r.Lease.ID, &held.now, &r.TraceParent, &r.losses)...)
+		r.Step = r.key.Step
 		return r, err
 	}, selectRunning+which, claims, runs)
 	return held, err

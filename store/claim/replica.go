@@ -219,6 +219,11 @@ func (s *Claims) freezeCopy(ctx context.Context) (*scheduler.Freeze, error) {
 	return f.Deployment, err
 }
 
+var heartbeats = pg.Columns[scheduler.Heartbeat]{
+	pg.Col("id", "uuid", func(h scheduler.Heartbeat) uuid.UUID { return h.Replica }),
+	pg.Col("beat", "bigint", func(h scheduler.Heartbeat) int64 { return h.Beat }),
+}
+
 // remove removes lost replicas. A replica that has renewed since stays. So does one whose row another transaction has
 // locked: the next heartbeat tries again.
 func (s *Claims) remove(ctx context.Context, lost []scheduler.Heartbeat) error {
@@ -229,11 +234,9 @@ func (s *Claims) remove(ctx context.Context, lost []scheduler.Heartbeat) error {
 		WITH still AS (
 		    SELECT r.id
 		    FROM punctual.replicas r
-		    JOIN unnest($1::uuid[], $2::bigint[]) AS u(id, beat) ON r.id = u.id AND r.beat = u.beat
+		    JOIN `+heartbeats.Unnest("u")+` ON r.id = u.id AND r.beat = u.beat
 		    ORDER BY r.id FOR UPDATE OF r SKIP LOCKED)
-		DELETE FROM punctual.replicas r USING still s WHERE r.id = s.id`,
-		pg.Column(lost, func(h scheduler.Heartbeat) uuid.UUID { return h.Replica }),
-		pg.Column(lost, func(h scheduler.Heartbeat) int64 { return h.Beat })))
+		DELETE FROM punctual.replicas r USING still s WHERE r.id = s.id`, heartbeats.Args(lost)...))
 }
 
 // Deregister implements scheduler.Store.

@@ -19,22 +19,39 @@ type TakenStep struct {
 	Result   json.RawMessage // of a step that was set; nil: none
 	Note     string          // why it was set
 	By       string          // who set it, in words
+
+	id uuid.UUID // of its run
+}
+
+var takenSteps = pg.Columns[TakenStep]{
+	pg.Col("id", "uuid", func(s TakenStep) uuid.UUID { return s.id }),
+	pg.Col("step", "text", func(s TakenStep) string { return s.Step }),
+	pg.Col("kept_from", "uuid", func(s TakenStep) *uuid.UUID { return s.KeptFrom }),
+	pg.Col("triggered_by", "text", func(s TakenStep) *string { return pg.OrNull(s.By) }),
+}
+
+var takenResults = pg.Columns[TakenStep]{
+	pg.Col("id", "uuid", func(s TakenStep) uuid.UUID { return s.id }),
+	pg.Col("kept_from", "uuid", func(s TakenStep) *uuid.UUID { return s.KeptFrom }),
+	pg.Col("result", "text", func(s TakenStep) seal.JSON { return seal.JSON(s.Result) }),
+	pg.Col("note", "text", func(s TakenStep) *string { return pg.OrNull(s.Note) }),
 }
 
 // insertTakenSteps makes runs that no replica has sent: they have no attempt, and never started.
 var insertTakenSteps = AnyDay.of(inserting(`id, job_id, parent_run, step, rerun_of, triggered_by, scheduled_for, due_at,
                            created_at, finished_at, tenant, job_version, lane, trigger, status`, `
-SELECT u.id, p.job_id, p.id, u.step, u.kept_from, u.triggered_by, p.scheduled_for, p.due_at, $1::timestamptz,
-       $1::timestamptz, p.tenant, p.job_version, p.lane, 'step', 'succeeded'
-FROM unnest($3::uuid[], $4::text[], $5::uuid[], $6::text[]) AS u(id, step, kept_from, triggered_by)
-JOIN punctual.runs p ON p.id = $2
+SELECT u.id, p.job_id, p.id, u.step, u.kept_from, u.triggered_by, p.scheduled_for, p.due_at, made.at, made.at,
+       p.tenant, p.job_version, p.lane, 'step', 'succeeded'
+FROM `+takenSteps.Unnest("u")+`
+JOIN punctual.runs p ON p.id = `+takenSteps.Arg(1)+`
+CROSS JOIN (SELECT `+takenSteps.Arg(2)+`::timestamptz AS at) made
 ORDER BY u.id`))
 
 // insertTakenResults is a statement of its own because a policy of run_data looks for the run.
-const insertTakenResults = `
+var insertTakenResults = `
 INSERT INTO punctual.run_data (run_id, result, note)
 SELECT u.id, coalesce(u.result::json, d.result), u.note
-FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[]) AS u(id, kept_from, result, note)
+FROM ` + takenResults.Unnest("u") + `
 LEFT JOIN punctual.run_data d ON d.run_id = u.kept_from AND d.run_id = ANY($2::uuid[])
 WHERE coalesce(u.result, d.result::text, u.note) IS NOT NULL`
 
@@ -44,16 +61,9 @@ func QueueTakenSteps(b *pgx.Batch, now time.Time, workflow uuid.UUID, steps []Ta
 	if len(steps) == 0 {
 		return
 	}
-	var ids []uuid.UUID
-	var names []string
-	var from []*uuid.UUID
-	var by, notes []*string
-	var results []seal.JSON
-	for _, s := range steps {
-		ids, names = append(ids, domain.StepRunID(workflow, s.Step)), append(names, s.Step)
-		from, by = append(from, s.KeptFrom), append(by, pg.OrNull(s.By))
-		results, notes = append(results, seal.JSON(s.Result)), append(notes, pg.OrNull(s.Note))
+	for i, s := range steps {
+		steps[i].id = domain.StepRunID(workflow, s.Step)
 	}
-	b.Queue(insertTakenSteps, now, workflow, ids, names, from, by)
-	b.Queue(insertTakenResults, ids, from, results, notes)
+	b.Queue(insertTakenSteps, append(takenSteps.Args(steps), workflow, now)...)
+	b.Queue(insertTakenResults, takenResults.Args(steps)...)
 }

@@ -3,10 +3,9 @@ package claim
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/google/uuid"
+	"punctual/scheduler"
 )
 
 // silentBatch is how many attempts of silent targets one transaction ends.
@@ -36,37 +35,19 @@ WHERE ` + isDeadline + ` AND due_at > now() AND due_at <= now() + ` + BeatSoon
 // AnySilent is true if a deadline has passed or is about to pass.
 const AnySilent = `EXISTS (SELECT FROM punctual.ready WHERE ` + isDeadline + ` AND due_at <= now() + ` + BeatSoon + `)`
 
-// heedReports ends attempts of overdue targets as followers decide. It puts off those that wait for a transaction of
-// their target.
-func (c *readyClaim) heedReports(ctx context.Context) error {
-	if len(c.ended) == 0 {
-		return nil
-	}
-	decided, err := decide(ctx, c.conn, c.following, c.ended)
-	if err != nil {
-		return err
-	}
-	c.ended = decided.write
-	for _, o := range decided.wait {
-		c.putOff(o.RunID, gateRetry)
-		c.leave = slices.DeleteFunc(c.leave, func(run uuid.UUID) bool { return run == o.RunID })
-	}
-	return nil
-}
-
 // EndSilent ends as lost the attempts whose targets answered 202 and have passed their deadlines. It takes no worker
 // slot, and no start of a tenant's max_runs_per_second. It returns how long to wait before the next such deadline; left
 // is false once none is near.
 func (s *Claims) EndSilent(ctx context.Context) (wait time.Duration, left bool, err error) {
-	var c readyClaim
+	var c *waitingClaim
 	more, err := s.through(ctx, &s.sieves.silent, func(ctx context.Context, of taking) (_ []item, _ int, err error) {
-		c, err = s.claimReady(ctx, readyClaim{silent: true, taking: of})
-		return c.items(), len(c.ended), err
+		c, err = s.claimWaiting(ctx, scheduler.Claim{}, of, true)
+		return c.items(), len(c.deadlines.ended), err
 	})
 	if err != nil {
 		return 0, false, fmt.Errorf("ending attempts whose targets are silent: %w", err)
 	}
-	if len(c.ended) > 0 {
+	if len(c.deadlines.ended) > 0 {
 		s.db.Wake() // for a retry, or for the run that waits at the gate
 	}
 	if more || c.more {

@@ -59,3 +59,30 @@ func (c Columns[R]) Args(rows []R) []any {
 	}
 	return args
 }
+
+// Places are the columns of a query's rows, and where each is scanned to. They declare once what stands in the text of
+// the statement and what reads it.
+type Places[R any] []PlaceOf[R]
+
+// PlaceOf is one column of such rows: SQL, and a pointer into a row.
+type PlaceOf[R any] struct {
+	SQL string
+	To  func(row *R) any
+}
+
+// Place returns a column of such rows.
+func Place[R any](sql string, of func(*R) any) PlaceOf[R] { return PlaceOf[R]{sql, of} }
+
+// Selected is the SQL of the columns, as a select list has them.
+func (p Places[R]) Selected() string {
+	return strings.Join(Column(p, func(c PlaceOf[R]) string { return c.SQL }), ",\n       ")
+}
+
+// Of returns where the columns of a row are scanned to.
+func (p Places[R]) Of(row *R) []any {
+	places := make([]any, len(p))
+	for i, c := range p {
+		places[i] = c.To(row)
+	}
+	return places
+}
