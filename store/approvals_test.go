@@ -133,19 +133,6 @@ func TestHowAnApprovalEnds(t *testing.T) {
 			whole: "dead approval_expired: step a is dead (approval_expired): it was neither approved nor rejected within " +
 				"its expires_after of 1h0m0s",
 		},
-		"it is cancelled": {
-			do:    func(c Replica, _, a domain.Assignment) { c.Cancel(a.RunID) },
-			state: "cancelled cancelled_by_user attempt 1 finished attempts: 1 cancelled cancelled_by_user",
-			told:  "has ended as cancelled, cancelled_by_user", whole: "dead upstream_failed: step a is cancelled",
-		},
-		"its workflow is cancelled": {
-			do: func(c Replica, w, _ domain.Assignment) {
-				c.Cancel(w.RunID)
-				c.GoOn()
-			},
-			state: "cancelled cancelled_by_user attempt 1 finished attempts: 1 cancelled cancelled_by_user",
-			told:  "has ended as cancelled, cancelled_by_user", whole: "cancelled cancelled_by_user: ",
-		},
 		"its workflow has had its time": {
 			do: func(c Replica, w, _ domain.Assignment) {
 				c.Exec(`UPDATE punctual.runs SET started_at = started_at - interval '8 days' WHERE id = $1`, w.RunID)
@@ -154,11 +141,6 @@ func TestHowAnApprovalEnds(t *testing.T) {
 			state: "cancelled timeout attempt 1 finished attempts: 1 cancelled timeout",
 			told:  "has ended as cancelled, timeout",
 			whole: "dead timeout: its steps have not ended within its max_duration of 168h",
-		},
-		"its job is deleted": {
-			do:    func(c Replica, _, _ domain.Assignment) { c.DeleteJob("w") },
-			state: "cancelled job_deleted attempt 1 finished attempts: 1 cancelled job_deleted",
-			told:  "has ended as cancelled, job_deleted", whole: "cancelled job_deleted: ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

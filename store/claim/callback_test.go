@@ -48,27 +48,6 @@ func TestWorkThatGoesOnIsHeldByNoReplica(t *testing.T) {
 	superseded(t, err)
 }
 
-func TestHeartbeatsPutTheDeadlineOff(t *testing.T) {
-	c := NewReplica(t)
-	a := c.Accepted("a", Forbid)
-	c.Exec(`UPDATE punctual.ready SET due_at = now() + interval '5 s'`)
-	if b := c.MustBeat(a, ""); b.CancelRequested || time.Until(b.Deadline) < 50*time.Second {
-		t.Errorf("beat %+v", b)
-	}
-	c.WantState(a.RunID, "running 202 attempt 1 ready in 60")
-	// max_duration bounds the deadline, however often the target sends a heartbeat.
-	c.Exec(`UPDATE punctual.runs SET started_at = now() - interval '59 minutes 30 s'`)
-	if b := c.MustBeat(a, ""); time.Until(b.Deadline) > 31*time.Second {
-		t.Errorf("beat %+v", b)
-	}
-	c.Exec(`UPDATE punctual.runs SET started_at = now() - interval '61 minutes'`)
-	c.Overdue(a.RunID)
-	if run := c.Run(a.RunID); run.Status != domain.StatusDead || // its target may still be working
-		run.Attempts[0].Outcome != domain.AttemptTimedOut {
-		t.Errorf("after max_duration: %+v", run)
-	}
-}
-
 func TestASilentTargetLosesItsAttempt(t *testing.T) {
 	c := NewReplica(t)
 	a := c.Accepted("a", Forbid)

@@ -15,6 +15,7 @@ import (
 	"punctual/scheduler/domain"
 )
 
+// What the model of a run's life does not draw: outcomes that put a run off, and cancels of what was not sent.
 func TestFinish(t *testing.T) {
 	t.Parallel()
 	timedOut := func(a domain.Assignment) domain.Outcome {
@@ -32,22 +33,11 @@ func TestFinish(t *testing.T) {
 		o.Reason = domain.ReasonCancelled
 		return o
 	}
-	interrupt := func(a domain.Assignment) domain.Outcome {
-		o := Ended(a, domain.Interrupt)
-		o.Error = "the replica is stopping"
-		return o
-	}
 	for _, c := range []struct {
 		name string
 		ends []Ending // the outcomes of successive attempts
 		want string
 	}{
-		{"a success", []Ending{Succeeded}, "succeeded 200 attempt 1 finished"},
-		{
-			"a failure waits for its next attempt",
-			[]Ending{Failed},
-			"retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx",
-		},
 		{
 			"a success at last leaves no reason",
 			[]Ending{Failed, timedOut, Succeeded},
@@ -57,17 +47,6 @@ func TestFinish(t *testing.T) {
 			"an exhausted run is dead",
 			[]Ending{Failed, Buried},
 			"dead http_5xx 503 attempt 2 finished dead letter of 2 http_5xx attempts: 1 failed http_5xx, 2 failed http_5xx",
-		},
-		{"one given back is pending and has not been tried", []Ending{GivenBack}, "pending attempt 0 ready in 0"},
-		{
-			"given back after a failure it keeps its number",
-			[]Ending{Failed, GivenBack},
-			"pending attempt 1 ready in 0 attempts: 1 failed http_5xx",
-		},
-		{
-			"given back and sent again it is the same attempt",
-			[]Ending{GivenBack, Succeeded},
-			"succeeded 200 attempt 1 finished",
 		},
 		{
 			"put off it is pending for as long, and has not been tried",
@@ -85,23 +64,6 @@ func TestFinish(t *testing.T) {
 			"succeeded 200 attempt 1 finished",
 		},
 		{
-			"an interrupted attempt is recorded and does not count",
-			[]Ending{interrupt},
-			"retrying attempt 0 next in 0 ready in 0 attempts: 1 interrupted",
-		},
-		{
-			"after an interruption the number comes again",
-			[]Ending{interrupt, Failed, Buried},
-			"dead http_5xx 503 attempt 2 finished dead letter of 2 http_5xx attempts: 1 interrupted, 1 failed http_5xx, " +
-				"2 failed http_5xx",
-		},
-		{
-			"expired after an interruption it was sent, and is dead",
-			[]Ending{interrupt, Expired},
-			"dead expired attempt 0 finished dead letter of 0 expired attempts: 1 interrupted",
-		},
-		{"expired and never sent it is skipped", []Ending{Expired}, "skipped expired attempt 0 finished"},
-		{
 			"cancelled before it was sent it has no attempt",
 			[]Ending{cancel},
 			"cancelled cancelled_by_user attempt 0 finished",
@@ -110,11 +72,6 @@ func TestFinish(t *testing.T) {
 			"cancelled before it was sent again it keeps the attempt before",
 			[]Ending{Failed, cancel},
 			"cancelled cancelled_by_user attempt 1 finished attempts: 1 failed http_5xx",
-		},
-		{
-			"expired and sent before it is dead",
-			[]Ending{Failed, Expired},
-			"dead expired attempt 1 finished dead letter of 1 expired attempts: 1 failed http_5xx",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -183,32 +140,6 @@ func TestADeadLetterHasWhatAReplayNeeds(t *testing.T) {
 	if want := fmt.Sprint("job", 1, true, "manual", "http_5xx", 1, 503, "503 Service Unavailable",
 		`{"X-A": "b"}`, `"x"`); got != want {
 		t.Errorf("%s, want %s", got, want)
-	}
-}
-
-func TestASupersededOutcomeChangesNothing(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]Ending{
-		"a success": Succeeded, "a failure": Failed, "a burial": Buried,
-		"one given back": GivenBack, "an expiry": Expired,
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := NewReplica(t)
-			old := c.Manual("job", Forbid)
-			c.Finish(GivenBack(old))
-			current := c.One(c.ClaimReady(10))
-			before := c.State(old.RunID)
-			if n := c.Finish(end(old)); n != 1 {
-				t.Errorf("%d superseded, want 1", n)
-			}
-			c.WantState(old.RunID, before)
-			if !c.HasGate(old.Job.ID, old.RunID) {
-				t.Error("the gate was freed")
-			}
-			if n := c.Finish(Succeeded(current)); n != 0 {
-				t.Error("the attempt that holds the run cannot end it")
-			}
-		})
 	}
 }
 

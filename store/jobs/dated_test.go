@@ -90,29 +90,6 @@ func TestAKeyIsFreeOnceItsRunIsClaimed(t *testing.T) {
 	}
 }
 
-func TestAReplacementNeedsAHigherSequenceAndObeysTheBound(t *testing.T) {
-	c := NewReplica(t)
-	c.Create("sync", Never)
-	begin := c.Date("sync", jobs.DateRequest{
-		Key: "k", Delay: time.Minute, Sequence: new(int64(5)), NotAfter: time.Hour, OnConflict: jobs.KeyReplace,
-	})
-	for _, step := range []struct {
-		sequence *int64
-		replaces bool
-	}{{new(int64(4)), false}, {new(int64(5)), false}, {new(int64(6)), true}, {nil, true}, {new(int64(6)), false}} {
-		out := c.Date("sync", jobs.DateRequest{
-			Key: "k", Delay: 30 * time.Minute, Sequence: step.sequence, OnConflict: jobs.KeyReplace,
-		})
-		if out.Replaced != step.replaces {
-			t.Errorf("sequence %v: %+v", step.sequence, out)
-		}
-	}
-	last := c.Date("sync", jobs.DateRequest{Key: "k", Delay: 48 * time.Hour, OnConflict: jobs.KeyReplace})
-	if bound := last.DueAt.Sub(begin.DueAt); bound < 58*time.Minute || bound > 60*time.Minute {
-		t.Errorf("a run that is put off for ever is due %s after its first instant", bound)
-	}
-}
-
 // A replacement that was delayed and arrives after its key's run has left is as old as before.
 func TestASequenceGuardsItsKeyForADayAfterItsRunHasLeft(t *testing.T) {
 	c := NewReplica(t)

@@ -107,36 +107,6 @@ func nothingLeftBut(c Replica, run uuid.UUID) {
 	c.WantCount(0, "other runs wait", `SELECT count(*) FROM punctual.ready WHERE run_id <> $1`, run)
 }
 
-// The last steps alone say that a workflow has ended, as each comes after all before it. A step that was set does not.
-func TestAStepThatWasSetEndsNoWorkflowBeforeItsTime(t *testing.T) {
-	c := NewReplica(t)
-	c.Create("etl", Never, Steps("a", "b", "x<a", "y<b"))
-	first := c.StartWorkflow("etl", "").RunID
-	for range 2 {
-		for _, a := range c.ClaimSteps() {
-			c.FinishAndRelease(Died(a))
-		}
-	}
-	c.GoOn()
-	request := setting("y", `1`, "by hand")
-	request.Steps.From = []string{"a", "b"}
-	again, err := rerun(c, first, request)
-	c.Must(err)
-	c.AcceptWorkflow(c.One(c.ClaimReady(10)))
-	begun := c.ClaimSteps()
-	c.FinishAndRelease(Succeeded(begun["a"]))
-	c.FinishAndRelease(Succeeded(c.ClaimSteps()["x"]))
-	c.WantCount(0, "workflows that are to end", `SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND due_at <= now()`, again)
-	c.GoOn()
-	if r := c.Run(again); r.Status.Final() {
-		t.Fatalf("the workflow is %s while b runs", r.Status)
-	}
-	c.FinishAndRelease(Succeeded(begun["b"]))
-	c.GoOn()
-	c.WantState(again, "succeeded attempt 1 finished")
-	c.Clean()
-}
-
 func TestAStepIsSet(t *testing.T) {
 	c := NewReplica(t)
 	first := failedETL(c)
