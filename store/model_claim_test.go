@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/google/uuid"
@@ -61,6 +62,24 @@ func (m *model) facing(job int) (g modelGate, expired uuid.UUID) {
 	return g, expired
 }
 
+// faces returns what is in the way of a run of a job that no claim has met. Those about which no claim has decided come
+// first, and under forbid all that wait.
+func (m *model) faces(job int) modelGate {
+	g, expired := m.facing(job)
+	for _, r := range m.runs {
+		inTheWay := r.job == job && r.inReady && !r.accepted && r.step < 0 && (m.jobs[job].policy == jobspec.PolicyForbid ||
+			r.claims == 0 && !r.ordered() && r.trigger != domain.TriggerCatchup)
+		switch {
+		case !inTheWay || r.id == expired || r.id == g.waiting || g.has(r.id):
+		case g.free():
+			g.active = r.id
+		case g.waiting == uuid.Nil:
+			g.waiting = r.id
+		}
+	}
+	return g
+}
+
 // expire ends a run that has expired while it waited at its gate.
 func (m *model) expire(id uuid.UUID) {
 	if r := m.run(id); r != nil && r.status == domain.StatusPending {
@@ -102,9 +121,7 @@ func (e modelEvent) fires(m *model) error {
 	m.expire(expired)
 	switch {
 	case blocker != uuid.Nil:
-		r := m.enter(e.of, e.job, domain.TriggerSchedule)
-		r.skip(domain.ReasonOverlap)
-		r.blockedBy = blocker
+		m.enter(e.of, e.job, domain.TriggerSchedule).overlaps(blocker)
 		return nil
 	case j.queues() && m.pending(e.job) >= j.most:
 		m.enter(e.of, e.job, domain.TriggerSchedule).skip(domain.ReasonLimit)
@@ -180,13 +197,15 @@ func (e modelEvent) claims(m *model) error {
 		case !r.inReady || undecided[id] && !m.comes(r, g, expired[r.job]):
 		case !undecided[id] && m.passesGate(r) && !g.has(id) && (!g.free() || l.behind(r)):
 			m.park(r, l)
-		case m.limited(r) && !r.holds && m.limit > 0 && holders+m.ahead(r) >= m.limit:
+		case m.limited(r) && m.full(r, holders):
 			if r.atLimit, r.parked, r.ready = true, false, m.now+modelParked; undecided[id] {
 				g.waiting, m.jobs[r.job].waiting = id, id
 			}
 		default:
-			if r.bounded = m.limited(r) && m.limit > 0; m.limited(r) && !r.holds {
-				r.holds = true
+			if r.bounded = m.limited(r) && m.limit.most > 0; m.limited(r) && !r.holds {
+				if r.holds = true; m.limit.rated && r.claims == 0 {
+					m.limit.next = m.now + 1
+				}
 				holders++
 			}
 			if m.passesGate(r) {
@@ -207,8 +226,7 @@ func (m *model) comes(r *modelRun, g *modelGate, expired uuid.UUID) bool {
 	}
 	m.expire(expired)
 	if blocker != uuid.Nil {
-		r.skip(domain.ReasonOverlap)
-		r.blockedBy = blocker
+		r.overlaps(blocker)
 		return false
 	}
 	m.cancel(r.job, domain.ReasonReplaced, replaces...)
@@ -269,6 +287,32 @@ func (m *model) freeGates() {
 	}
 }
 
+// modelBound is the limit that some jobs share.
+type modelBound struct {
+	most  int // max_running; 0: any
+	rated bool
+	next  int // if it is rated, the hour at which the next run may start
+}
+
+// limits sets the limit.
+func (e modelEvent) limits(m *model) error {
+	if most, rated := max(e.hours, 0), e.hours < 0; most != m.limit.most || rated != m.limit.rated {
+		m.limit = modelBound{most: most, rated: rated}
+	}
+	return nil
+}
+
+// full reports whether a run waits at the limit.
+func (m *model) full(r *modelRun, holders int) bool {
+	switch {
+	case r.holds:
+		return false
+	case m.limit.rated:
+		return r.claims == 0 && (m.limit.next > m.now || m.ahead(r) > 0)
+	}
+	return m.limit.most > 0 && holders+m.ahead(r) >= m.limit.most
+}
+
 // limited reports whether a run holds the limit of its job while it works. Of a workflow its steps do.
 func (m *model) limited(r *modelRun) bool { return r.limited && !r.sendsNothing() }
 
@@ -281,16 +325,27 @@ func (m *model) holders() int {
 // for.
 func (m *model) ahead(of *modelRun) int {
 	return len(m.where(func(r *modelRun) bool {
-		return r.atLimit && r.ready >= m.now && r.id != of.id && (of.ordered() && !r.ordered() ||
-			of.ordered() == r.ordered() && pg.CompareIDs(r.id, of.id) < 0)
+		return r.atLimit && r.ready >= m.now && turn(r, of) < 0
 	}))
 }
 
-// makeRoom sets due what the limit has room for.
+// turn compares two runs that wait at the limit: ordered work comes last.
+func turn(a, b *modelRun) int {
+	last := map[bool]int{true: 1}
+	return cmp.Or(last[a.ordered()]-last[b.ordered()], pg.CompareIDs(a.id, b.id))
+}
+
+// makeRoom sets due what the limit has room for. Of a rate that is one run at a time, and else all once it has room.
 func (m *model) makeRoom() {
-	for _, r := range m.runs {
-		if r.atLimit && (m.limit == 0 || m.holders()+m.ahead(r) < m.limit) {
-			r.ready = min(r.ready, m.now)
+	let, rated := false, m.limit.rated && m.limit.next <= m.now
+	waiting := m.where(func(r *modelRun) bool { let = let || r.atLimit && r.ready == m.now; return r.atLimit })
+	slices.SortFunc(waiting, turn)
+	for _, r := range waiting {
+		switch {
+		case rated && let, !m.limit.rated && m.limit.most > 0 && m.holders()+m.ahead(r) >= m.limit.most:
+		default:
+			let = let || r.ready > m.now
+			r.ready = min(r.ready, max(m.now, m.limit.next))
 		}
 	}
 }

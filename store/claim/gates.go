@@ -330,9 +330,9 @@ func QueueCloseGate(b *pgx.Batch, job uuid.UUID) {
 		WITH flying AS MATERIALIZED (
 		    SELECT r.id
 		    FROM punctual.runs_of(ARRAY(SELECT run_id FROM punctual.ready WHERE job_id = $1)) r
-		    WHERE r.status IN ('retrying', 'running')
+		    WHERE r.status IN ('retrying', 'running') AND r.step IS NULL -- its workflow has the gate
 		    UNION
-		    SELECT id FROM punctual.runs_being_sent($1) AS s(id))
+		    SELECT r.id FROM punctual.runs_of(ARRAY(SELECT punctual.runs_being_sent($1))) r WHERE r.step IS NULL)
 		INSERT INTO punctual.exclusive AS e (job_id, active_run, earlier_runs)
 		SELECT $1, (SELECT id FROM flying ORDER BY id DESC LIMIT 1),
 		       nullif(ARRAY(SELECT id FROM flying ORDER BY id DESC), '{}')

@@ -59,6 +59,21 @@ func TestWhatWaitsBehindRunsOfBeforeStartsWhenTheyHaveEnded(t *testing.T) {
 	}
 }
 
+// Of a workflow that is in flight when its job gets a gate, the steps hold nothing. (Each was a run of before, and the
+// next run replaced it beside its workflow.)
+func TestStepsInFlightHoldNoGate(t *testing.T) {
+	c := NewReplica(t)
+	job := c.Create("w", Never, Steps("a", "b"))
+	w := c.StartWorkflow("w", "")
+	if n := len(c.ClaimSteps()); n != 2 {
+		t.Fatalf("%d steps start", n)
+	}
+	c.Edit("w", Overlapping(jobspec.PolicyReplace))
+	c.WantCount(1, "the gate is not the workflow's alone", `
+		SELECT count(*) FROM punctual.exclusive
+		WHERE job_id = $1 AND active_run = $2 AND earlier_runs = ARRAY[$2::uuid]`, job.ID, w.RunID)
+}
+
 // Freeing a gate makes the run that waits at it due. If that did not happen, CheckGates finds the run.
 func TestWhatWaitsAtAFreeGateIsFound(t *testing.T) {
 	c := NewReplica(t)

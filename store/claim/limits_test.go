@@ -107,48 +107,31 @@ func TestALimitOfOneLetsNoSecondRequestOfARunWork(t *testing.T) {
 	}
 }
 
-// A retry, a run that was given back and one whose target works on after a 202 keep their limits. A lost replica's are
-// taken over with its runs.
+// A run whose target works on after a 202 keeps its limits. Once it has ended, a heartbeat asks to release them.
 func TestARunHoldsItsLimitsUntilItEnds(t *testing.T) {
-	t.Parallel()
-	async := func(d *jobspec.Definition) { d.Completion = jobspec.CompleteAsync }
-	for name, goesOn := range map[string]func(c Replica, a domain.Assignment){
-		"retry":      func(c Replica, a domain.Assignment) { c.Finish(Failed(a)) },
-		"given back": func(c Replica, a domain.Assignment) { c.Finish(Unsent(a, domain.GiveBack)) },
-		"async":      func(c Replica, a domain.Assignment) { c.Accept(a) },
-		"lost": func(c Replica, a domain.Assignment) {
-			c.Exec(`DELETE FROM punctual.replicas`)
-			_, err := c.Claims.Recover(c.T.Context(), nil)
-			Must(c.T, err)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := NewReplica(t)
-			putLimit(c.Fixture, "warehouse", 1, 0)
-			c.Create("holds", Never, limited("warehouse"), async)
-			c.Create("waits", Never, limited("warehouse"))
-			a := c.Begun("holds")
-			goesOn(c, a)
-			release(c.Fixture)
-			c.Trigger("waits")
-			c.Exec(`UPDATE punctual.ready SET due_at = now() WHERE run_id = $1 AND waits = 'turn'`, a.RunID)
-			if got := jobsOf(c.ClaimReady(10).Runs); slices.Contains(got, "waits") || (name == "async") != (got == nil) {
-				t.Errorf("%v start", got)
-			}
-			c.WantCount(1, "the run does not hold the limit",
-				`SELECT count(*) FROM punctual.limit_holders WHERE run_id = $1`, a.RunID)
-			c.Exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE id = $1`, a.RunID)
-			if !c.Wants(claim.ChoreLimits) {
-				t.Error("no heartbeat asks to release the limit")
-			}
-			release(c.Fixture)
-			if other := c.One(c.ClaimReady(10)); other.Job.Name != "waits" {
-				t.Errorf("%s starts", other.Job.Name)
-			}
-			if c.Wants(claim.ChoreLimits) {
-				t.Error("a heartbeat asks to release limits without need")
-			}
-		})
+	c := NewReplica(t)
+	putLimit(c.Fixture, "warehouse", 1, 0)
+	c.Create("holds", Never, limited("warehouse"), func(d *jobspec.Definition) { d.Completion = jobspec.CompleteAsync })
+	c.Create("waits", Never, limited("warehouse"))
+	a := c.Begun("holds")
+	c.Accept(a)
+	release(c.Fixture)
+	c.Trigger("waits")
+	if got := jobsOf(c.ClaimReady(10).Runs); got != nil {
+		t.Errorf("%v start", got)
+	}
+	c.WantCount(1, "the run does not hold the limit",
+		`SELECT count(*) FROM punctual.limit_holders WHERE run_id = $1`, a.RunID)
+	c.Exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE id = $1`, a.RunID)
+	if !c.Wants(claim.ChoreLimits) {
+		t.Error("no heartbeat asks to release the limit")
+	}
+	release(c.Fixture)
+	if other := c.One(c.ClaimReady(10)); other.Job.Name != "waits" {
+		t.Errorf("%s starts", other.Job.Name)
+	}
+	if c.Wants(claim.ChoreLimits) {
+		t.Error("a heartbeat asks to release limits without need")
 	}
 }
 

@@ -29,34 +29,6 @@ func slot(c Replica, job uuid.UUID, hoursAgo int) domain.Batch {
 	return b
 }
 
-func TestAPolicyHoldsFromTheNextSlotOnWhateverIsInFlight(t *testing.T) {
-	c := NewReplica(t)
-	job := c.Create("job", patient)
-	first, second := c.One(slot(c, job.ID, 9)), c.One(slot(c, job.ID, 8))
-	c.Edit("job", Forbid)
-	if b := slot(c, job.ID, 7); len(b.Runs) != 0 {
-		t.Error("a slot runs beside two runs of before")
-	}
-	var active *jobs.ActiveRunError
-	if _, err := c.TryTrigger("job"); !errors.As(err, &active) {
-		t.Errorf("a trigger beside them: error %v", err)
-	}
-	c.Finish(Succeeded(second))
-	if b := slot(c, job.ID, 6); len(b.Runs) != 0 {
-		t.Error("a slot runs beside the older run of before")
-	}
-	c.Finish(Succeeded(first))
-	third := c.One(slot(c, job.ID, 5))
-	if b := slot(c, job.ID, 4); len(b.Runs) != 0 {
-		t.Error("a slot runs beside the one that came after")
-	}
-	c.Finish(Succeeded(third))
-	c.One(slot(c, job.ID, 3))
-	c.WantHistory(job.ID,
-		"schedule succeeded", "schedule succeeded", "schedule skipped overlap x1", "schedule skipped overlap x1",
-		"schedule succeeded", "schedule skipped overlap x1", "schedule running")
-}
-
 func TestAJobThatMayOverlapAgainIsNotHeldUpInOperations(t *testing.T) {
 	c := NewReplica(t)
 	job := c.Create("job", patient, Forbid)
@@ -165,41 +137,25 @@ func TestSlotsThatAnEditSettlesObeyThePolicy(t *testing.T) {
 }
 
 func TestARunThatHasExpiredWhileItWaitedBlocksNobody(t *testing.T) {
-	t.Parallel()
-	for _, how := range []string{"a slot", "a trigger", "an edit"} {
-		t.Run(how, func(t *testing.T) {
-			c := NewReplica(t)
-			job := c.Create("job", patient, Overlapping(jobspec.PolicyWait), Expiring(100*time.Hour))
-			active := c.One(slot(c, job.ID, 9))
-			if b := slot(c, job.ID, 8); len(b.Runs) != 0 {
-				t.Fatal("the second slot does not wait")
-			}
-			waiting := domain.SlotRunID(job.ID, time.Now().UTC().Truncate(time.Hour).Add(-8*time.Hour))
-			c.Exec(`UPDATE punctual.runs SET due_at = due_at - interval '100 h' WHERE id = $1`, waiting)
-			switch how {
-			case "a slot":
-				slot(c, job.ID, 7)
-			case "a trigger":
-				c.Trigger("job")
-			case "an edit":
-				c.Exec(`UPDATE punctual.schedules
-					SET scheduled_for = date_trunc('hour', now()), next_run_at = date_trunc('hour', now())
-					WHERE job_id = $1`, job.ID)
-				c.Edit("job", Every(90*time.Minute))
-			}
-			c.ClaimReady(10)
-			run := c.Run(waiting)
-			if run.Status != domain.StatusSkipped || OrEmpty(run.Reason) != domain.ReasonExpired || run.FinishedAt == nil {
-				t.Errorf("the run that has expired is %s %s", run.Status, OrEmpty(run.Reason))
-			}
-			c.Finish(Succeeded(active))
-			if a := c.One(c.ClaimReady(10)); a.RunID == waiting {
-				t.Error("the run that has expired started")
-			}
-			if n := c.Ready(job.ID); n != 0 {
-				t.Errorf("%d runs still wait", n)
-			}
-		})
+	c := NewReplica(t)
+	job := c.Create("job", patient, Overlapping(jobspec.PolicyWait), Expiring(100*time.Hour))
+	active := c.One(slot(c, job.ID, 9))
+	if b := slot(c, job.ID, 8); len(b.Runs) != 0 {
+		t.Fatal("the second slot does not wait")
+	}
+	waiting := domain.SlotRunID(job.ID, time.Now().UTC().Truncate(time.Hour).Add(-8*time.Hour))
+	c.Exec(`UPDATE punctual.runs SET due_at = due_at - interval '100 h' WHERE id = $1`, waiting)
+	slot(c, job.ID, 7)
+	run := c.Run(waiting)
+	if run.Status != domain.StatusSkipped || OrEmpty(run.Reason) != domain.ReasonExpired || run.FinishedAt == nil {
+		t.Errorf("the run that has expired is %s %s", run.Status, OrEmpty(run.Reason))
+	}
+	c.Finish(Succeeded(active))
+	if a := c.One(c.ClaimReady(10)); a.RunID == waiting {
+		t.Error("the run that has expired started")
+	}
+	if n := c.Ready(job.ID); n != 0 {
+		t.Errorf("%d runs still wait", n)
 	}
 }
 

@@ -60,69 +60,25 @@ func TestAWorkflowGoesThroughItsSteps(t *testing.T) {
 	c.Clean()
 }
 
-func TestHowAWorkflowEnds(t *testing.T) {
-	t.Parallel()
-	for name, with := range map[string]struct {
-		do          func(c Replica, a domain.Assignment, steps map[string]domain.Assignment)
-		state, runs string
-	}{
-		"a step is cancelled": {
-			func(c Replica, _ domain.Assignment, s map[string]domain.Assignment) {
-				c.Cancel(s["a"].RunID)
-				c.FinishAndRelease(Ended(s["a"], domain.Cancel))
-				c.FinishAndRelease(Succeeded(c.ClaimSteps()["clean"]))
-			}, "dead upstream_failed attempt 1 finished dead letter of 1 upstream_failed attempts: 1 failed upstream_failed",
-			"a cancelled cancelled_by_user, b skipped upstream_failed, clean succeeded",
-		},
-		"its time is up": {
-			func(c Replica, a domain.Assignment, s map[string]domain.Assignment) {
-				c.Exec(`UPDATE punctual.runs SET started_at = started_at - interval '8 days' WHERE id = $1`, a.RunID)
-				c.Overdue(a.RunID)
-				c.GoOn()
-				c.FinishAndRelease(Succeeded(s["a"]))
-				c.FinishAndRelease(Succeeded(c.ClaimSteps()["clean"]))
-			}, "dead timeout attempt 1 finished dead letter of 1 timeout attempts: 1 timed_out timeout",
-			"a cancelled timeout, b skipped upstream_failed, clean succeeded",
-		},
-		"its time is up, and that of its clean-up": {
-			func(c Replica, a domain.Assignment, s map[string]domain.Assignment) {
-				c.Exec(`UPDATE punctual.runs SET started_at = started_at - interval '8 days' WHERE id = $1`, a.RunID)
-				c.Overdue(a.RunID)
-				c.GoOn()
-				c.FinishAndRelease(Cancelled(s["a"]))
-				clean := c.ClaimSteps()["clean"]
-				c.Overdue(a.RunID)
-				c.GoOn()
-				c.FinishAndRelease(Cancelled(clean))
-			}, "dead timeout attempt 1 finished dead letter of 1 timeout attempts: 1 timed_out timeout",
-			"a cancelled timeout, b skipped upstream_failed, clean cancelled timeout",
-		},
-		"its time is up, and it is cancelled": {
-			func(c Replica, a domain.Assignment, s map[string]domain.Assignment) {
-				c.Exec(`UPDATE punctual.runs SET started_at = started_at - interval '8 days' WHERE id = $1`, a.RunID)
-				c.Overdue(a.RunID)
-				c.Cancel(a.RunID)
-				c.GoOn()
-				c.FinishAndRelease(Cancelled(s["a"]))
-			}, "cancelled cancelled_by_user attempt 1 finished attempts: 1 cancelled cancelled_by_user",
-			"a cancelled cancelled_by_user",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := NewReplica(t)
-			c.Create("w", Never, Steps("a", "b<a", "clean<b!"))
-			a := c.StartWorkflow("w", "")
-			with.do(c, a, c.ClaimSteps())
-			c.GoOn()
-			c.WantState(a.RunID, with.state)
-			if got := c.StepsOf(a.RunID); got != with.runs {
-				t.Errorf("its steps are %s, want %s", got, with.runs)
-			}
-			c.WantCount(0, "workflows go on", `SELECT count(*) FROM punctual.workflows`)
-			c.NothingLeft()
-			c.Clean()
-		})
+func TestAWorkflowWhoseTimeIsUpCleansUp(t *testing.T) {
+	c := NewReplica(t)
+	c.Create("w", Never, Steps("a", "b<a", "clean<b!"))
+	w := c.StartWorkflow("w", "").RunID
+	a := c.ClaimSteps()["a"]
+	c.Exec(`UPDATE punctual.runs SET started_at = started_at - interval '8 days' WHERE id = $1`, w)
+	c.Overdue(w)
+	c.GoOn()
+	c.FinishAndRelease(Succeeded(a))
+	c.FinishAndRelease(Succeeded(c.ClaimSteps()["clean"]))
+	c.GoOn()
+	c.WantState(w, "dead timeout attempt 1 finished dead letter of 1 timeout attempts: 1 timed_out timeout")
+	want := "a cancelled timeout, b skipped upstream_failed, clean succeeded"
+	if got := c.StepsOf(w); got != want {
+		t.Errorf("its steps are %s, want %s", got, want)
 	}
+	c.WantCount(0, "workflows go on", `SELECT count(*) FROM punctual.workflows`)
+	c.NothingLeft()
+	c.Clean()
 }
 
 // Workflows with random graphs end as a reference says, whatever their steps answer, in whatever order, with two
@@ -408,19 +364,6 @@ func TestAnApprovalThatAReplicaHasEndsWithItsJob(t *testing.T) {
 	c.FinishAndRelease(o)
 	c.GoOn()
 	c.WantState(run, "cancelled job_deleted attempt 1 finished attempts: 1 cancelled job_deleted")
-}
-
-// Steps that wait are in nobody's way: their workflow is. (Under wait a trigger was refused because of them.)
-func TestStepsThatWaitKeepNoOtherRunFromWaiting(t *testing.T) {
-	c := NewReplica(t)
-	c.Create("w", Never, Steps("a", "b"), Overlapping(jobspec.PolicyWait))
-	c.StartWorkflow("w", "") // its two steps wait to be claimed
-	if _, err := c.TryTrigger("w"); err != nil {
-		t.Errorf("a trigger is refused while no run waits: %v", err)
-	}
-	if _, err := c.TryTrigger("w"); err == nil {
-		t.Error("a trigger is not refused while another run waits")
-	}
 }
 
 // The rate of a limit counts the starts of steps that take it, and neither the workflow's own run nor other steps.

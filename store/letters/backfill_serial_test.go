@@ -99,26 +99,6 @@ func TestTwoBackfillsOfAJobGoOneAtATimeTogether(t *testing.T) {
 	}
 }
 
-// A slot that has its own run needs no other; but if that one has not ended, the slots after it wait.
-func TestABackfillOneAtATimeWaitsForRunsThatSlotsHave(t *testing.T) {
-	c := NewReplica(t)
-	job, slots, o := unranWeek(c)
-	first := domain.SlotRunID(job, slots[0])
-	c.RanAt(job, first, slots[0])
-	c.Exec(`UPDATE punctual.runs SET status = 'retrying', finished_at = NULL WHERE id = $1`, first)
-	c.NextBatch()
-	c.NextBatch()
-	c.WantProgress(o.ID, letters.OperationRunning, 3, 1, 0)
-	if n := c.Backfilled(job); n != 0 {
-		t.Fatalf("%d runs were made while the run of an earlier slot is retried", n)
-	}
-	c.Exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE id = $1`, first)
-	c.NextBatch()
-	if got := slotRuns(c.Fixture, job, slots[:3]); got != "schedule backfill -" {
-		t.Errorf("the slots have %s", got)
-	}
-}
-
 func TestExplainSaysThatASlotWaitsForItsBackfill(t *testing.T) {
 	c := NewReplica(t)
 	job, slots, o := unranWeek(c)
