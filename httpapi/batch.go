@@ -24,7 +24,8 @@ func (s *server) batchRoutes() {
 		Summary: "Create up to 1,000 jobs", Status: http.StatusCreated, MaxBody: maxBatchBody,
 		Responses: api.Rendered[BatchAnswer](s.api, http.StatusCreated),
 		Conflict:  jobs.ErrNameTaken,
-		Conflicts: []problem.Code{problem.CodeLimit},
+		Codes:     []problem.Code{problem.CodeLimit, problem.CodeCronMismatch},
+		Lacks:     []string{"Location", "ETag"}, // each of the jobs has its own
 		Asks:      exampleBatch,
 		Description: "In one transaction: all jobs are written, or none. Errors give the index: " +
 			"body.jobs[3].schedule.cron. The response says for each job whether it was created, replaced, unchanged or " +

@@ -51,9 +51,9 @@ func (s *server) jobRoutes() {
 	api.RegisterBody[JobInput](s.api, api.Operation{
 		ID: "create-job", Route: "POST /v1/jobs", Role: auth.RoleSubmitter, Tag: tagJobs, Summary: "Create a job",
 		Status: http.StatusCreated, Responses: api.Rendered[Job](s.api, http.StatusCreated),
-		Conflict:  jobs.ErrNameTaken,
-		Conflicts: []problem.Code{problem.CodeLimit},
-		Asks:      exampleJobInput,
+		Conflict: jobs.ErrNameTaken,
+		Codes:    []problem.Code{problem.CodeLimit, problem.CodeCronMismatch},
+		Asks:     exampleJobInput,
 		Description: "A name, a schedule and a target's URL make a complete job; everything else has a default. All errors " +
 			"in the body are reported at once. A submitter creates one-shots only (at, delay).",
 	}, api.Required, s.createJob)

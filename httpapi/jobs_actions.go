@@ -21,7 +21,7 @@ func (s *server) jobActionRoutes() {
 		Summary: "Trigger a job now or later", Status: http.StatusAccepted,
 		Responses: api.Rendered[Triggered](s.api, http.StatusAccepted),
 		Conflict:  &jobs.ActiveRunError{Run: exampleRunID, Policy: jobspec.PolicyForbid},
-		Conflicts: []problem.Code{problem.CodeKeyPending, problem.CodeState, problem.CodeLimit},
+		Codes:     []problem.Code{problem.CodeKeyPending, problem.CodeState, problem.CodeLimit},
 		Asks:      `{"body":{"range":"2026-11-30"}}`,
 		Answers:   []string{examplePending},
 		Description: "With only body and headers, or with nothing, it creates a run now, and the response has the fields " +

@@ -17,10 +17,10 @@ import (
 func (s *server) jobWriteRoutes() {
 	api.RegisterBody[JobReplacement](s.api, api.Operation{
 		ID: "put-job", Route: "PUT /v1/jobs/{job}", Role: auth.RoleEditor, Tag: tagJobs, Summary: "Create or replace a job",
-		Errors:    []int{412},
-		Conflict:  jobs.ErrNameTaken,
-		Conflicts: []problem.Code{problem.CodeLimit},
-		Asks:      exampleWorkflow,
+		Errors:   []int{412},
+		Conflict: jobs.ErrNameTaken,
+		Codes:    []problem.Code{problem.CodeLimit, problem.CodeCronMismatch},
+		Asks:     exampleWorkflow,
 		Description: "By name, creates the job or replaces its definition; by id, replaces it. If nothing changes, nothing " +
 			"is written. Without paused, a paused job stays paused. The response of a GET can be sent back: fields that the " +
 			"server sets are ignored, and *** keeps the stored secret. To write only if no other caller has changed the job " +
@@ -28,10 +28,10 @@ func (s *server) jobWriteRoutes() {
 	}, api.Required, s.putJob)
 	api.RegisterBody[JobPatch](s.api, api.Operation{
 		ID: "patch-job", Route: "PATCH /v1/jobs/{job}", Role: auth.RoleEditor, Tag: tagJobs, Summary: "Change a job",
-		Errors:    []int{412},
-		Conflict:  jobs.ErrNameTaken,
-		Conflicts: []problem.Code{problem.CodeLimit},
-		Asks:      `{"timeout":"15m","labels":{"team":null},"retry":{"max_attempts":5}}`,
+		Errors:   []int{412},
+		Conflict: jobs.ErrNameTaken,
+		Codes:    []problem.Code{problem.CodeLimit, problem.CodeCronMismatch},
+		Asks:     `{"timeout":"15m","labels":{"team":null},"retry":{"max_attempts":5}}`,
 		Description: "A JSON merge patch (RFC 7396) on the definition as it was written: absent fields stay, and null " +
 			"restores a default. A schedule of another kind replaces the current schedule. A new name renames the job. steps are " +
 			"replaced as a whole; *** keeps the secret that the step with this name has.",

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -95,7 +96,7 @@ func (s *server) describe() {
 	describePatch(schemas)
 	for _, op := range s.api.Operations {
 		describeRole(op)
-		describeAnswers(op.Doc)
+		describeAnswers(op)
 		describePosition(op)
 		for _, p := range op.Doc.Parameters {
 			p.Schema.Nullable = false
@@ -137,18 +138,18 @@ func describePatch(schemas map[string]*huma.Schema) {
 }
 
 // describeAnswers tells apart answers that have one type.
-func describeAnswers(op *huma.Operation) {
-	if op.Method == http.MethodPut {
-		created := *op.Responses["200"]
+func describeAnswers(op *api.Operation) {
+	responses := op.Doc.Responses
+	if op.Doc.Method == http.MethodPut {
+		created := *responses["200"]
 		created.Description = "Created"
-		op.Responses["201"] = &created
+		responses["201"] = &created
 	}
-	if accepted := op.Responses["202"]; accepted != nil {
+	if accepted := responses["202"]; accepted != nil {
 		delete(accepted.Headers, "ETag") // it shows a run or an operation, not a job
 	}
-	if op.OperationID == "create-jobs" { // each of the jobs has its own
-		delete(op.Responses["201"].Headers, "Location")
-		delete(op.Responses["201"].Headers, "ETag")
+	for _, header := range op.Lacks {
+		delete(responses[strconv.Itoa(op.Status)].Headers, header)
 	}
 }
 

@@ -34,14 +34,14 @@ func describeProblem(op *api.Operation, status string, response *huma.Response) 
 func codesOf(op *api.Operation, status string) []problem.Code {
 	var list []problem.Code
 	for _, code := range sortedCodes() {
-		switch {
+		switch told := slices.Contains(op.Codes, code); {
 		case strconv.Itoa(problem.Codes[code].Status) != status,
 			code == problem.CodeNoRoute, code == problem.CodeCrossOrigin, code == problem.CodeCallback,
 			code == problem.CodeNotReady:
-		case status == "409" && code != exampleOf(op.Conflict).Code && !slices.Contains(op.Conflicts, code):
+		case status == "409" && code != exampleOf(op.Conflict).Code && !told:
 		case code == problem.CodeRunToken && op.Role != auth.RoleNone,
 			code == problem.CodeLocked && op.Doc.Method == http.MethodGet,
-			code == problem.CodeCronMismatch && !writesDefinition(op),
+			code == problem.CodeCronMismatch && !told,
 			code == problem.CodeUnauthenticated && op.Role == auth.RoleNone:
 		case code == problem.CodeKeyReused && !takes(op, "Idempotency-Key"):
 		default:
@@ -49,15 +49,6 @@ func codesOf(op *api.Operation, status string) []problem.Code {
 		}
 	}
 	return list
-}
-
-// writesDefinition reports whether an operation writes definitions of jobs.
-func writesDefinition(op *api.Operation) bool {
-	switch op.Doc.OperationID {
-	case "create-job", "create-jobs", "put-job", "patch-job", "restore-version":
-		return true
-	}
-	return false
 }
 
 // takes reports whether an operation has a parameter.

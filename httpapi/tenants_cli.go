@@ -4,9 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 
 	"punctual/httpapi/auth"
@@ -20,27 +17,20 @@ import (
 // limit. The settings are validated like those of a request.
 func SetTenant(t *tenants.Tenant, given map[string]string) error {
 	patch := map[string]any{}
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		text := given[name]
-		number, err := strconv.Atoi(text)
+	for name, text := range given {
 		switch {
 		case text == "":
 		case text == "none":
 			patch[name] = nil
 		case name == "allowed_targets":
 			patch[name] = strings.Split(text, ",")
-		case name == "notify":
-			if !json.Valid([]byte(text)) {
-				return fmt.Errorf(`--notify: %q is not JSON; write a list such as `+
-					`'[{"on":["failing","recovered"],"url":"https://pager.internal/hook"}]', or none`, problem.Clip(text))
-			}
+		case json.Valid([]byte(text)): // a number, or a list of recipients
 			patch[name] = json.RawMessage(text)
-		case name == "min_interval", name == "max_key_age", name == "changes_kept":
-			patch[name] = text
-		case err != nil:
-			return fmt.Errorf("--%s: %q is not a number", strings.ReplaceAll(name, "_", "-"), text)
+		case name == "notify":
+			return fmt.Errorf(`--notify: %q is not JSON; write a list such as `+
+				`'[{"on":["failing","recovered"],"url":"https://pager.internal/hook"}]', or none`, problem.Clip(text))
 		default:
-			patch[name] = number
+			patch[name] = text
 		}
 	}
 	raw, err := body.Render(patch)

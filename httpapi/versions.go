@@ -29,6 +29,7 @@ func (s *server) versionRoutes() {
 		ID: "restore-version", Route: "POST /v1/jobs/{job}/versions/{version}/restore", Role: auth.RoleEditor, Tag: tagJobs,
 		Summary: "Restore a version of a job", Errors: []int{412, 422},
 		Conflict: stateConflict(`Job "daily-invoice-gen": give its body anew: it was sealed with another key`),
+		Codes:    []problem.Code{problem.CodeCronMismatch},
 		Description: "Writes the version's definition as the job's next version, by the rules and limits of a PUT now. The " +
 			"job keeps its name, and stays paused or active. If nothing differs, nothing is written. To restore only if no " +
 			"other caller has changed the job since, send If-Match.",

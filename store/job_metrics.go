@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -327,14 +328,14 @@ func (l *lookback) enough(runs []measuredRun, w days.Window) bool {
 // back, and the next look goes on from there: a job that fails every second must not make each scrape read a month of
 // runs.
 func (m *JobMetrics) further(ctx context.Context, jobs []jobFigures) error {
-	var ids, below []uuid.UUID
+	below := map[uuid.UUID]uuid.UUID{}
 	for _, j := range jobs {
 		if l := m.lookback[j.id]; !l.whole {
-			ids, below = append(ids, j.id), append(below, l.low)
+			below[j.id] = l.low
 		}
 	}
-	if len(ids) > 0 {
-		if err := m.lookBack(ctx, ids, below, max(newestRuns, furtherRuns/len(ids))); err != nil {
+	if len(below) > 0 {
+		if err := m.lookBack(ctx, below, max(newestRuns, furtherRuns/len(below))); err != nil {
 			return err
 		}
 	}
@@ -351,7 +352,7 @@ func (m *JobMetrics) further(ctx context.Context, jobs []jobFigures) error {
 }
 
 // lookBack looks for the newest success of jobs among as many runs of each as most, older than a given run of the job.
-func (m *JobMetrics) lookBack(ctx context.Context, jobs, below []uuid.UUID, most int) error {
+func (m *JobMetrics) lookBack(ctx context.Context, below map[uuid.UUID]uuid.UUID, most int) error {
 	type figures struct {
 		runs            int
 		oldest, success *uuid.UUID
@@ -367,26 +368,23 @@ func (m *JobMetrics) lookBack(ctx context.Context, jobs, below []uuid.UUID, most
 	) (enough bool, err error) {
 		var job uuid.UUID
 		var f figures
-		var still, from []uuid.UUID
-		at := make(map[uuid.UUID]uuid.UUID, len(jobs))
-		for i, id := range jobs {
-			at[id] = below[i]
-		}
+		jobs, still := slices.Collect(maps.Keys(below)), map[uuid.UUID]uuid.UUID{}
 		var b pgx.Batch
 		b.Queue(days.InOrder)
-		b.Queue(selectFurther(w), jobs, below, most).Query(func(rows pgx.Rows) error {
+		from := pg.Column(jobs, func(id uuid.UUID) uuid.UUID { return below[id] })
+		b.Queue(selectFurther(w), jobs, from, most).Query(func(rows pgx.Rows) error {
 			return pg.Each(rows, []any{&job, &f.runs, &f.oldest, &f.success, &f.ended}, func() {
 				f.runs += found[job].runs
 				f.oldest = cmp.Or(f.oldest, found[job].oldest)
 				found[job] = f
 				if f.success == nil && f.runs < most {
-					still, from = append(still, job), append(from, at[job])
+					still[job] = below[job]
 				}
 			})
 		})
 		err = q.SendBatch(ctx, &b).Close()
-		jobs, below = still, from
-		return len(jobs) == 0, err
+		below = still
+		return len(below) == 0, err
 	})
 	for job, f := range found {
 		m.lookback[job].extend(f.oldest, f.success, f.ended, f.runs < most)

@@ -49,10 +49,11 @@ type Operation struct {
 	MaxBody int64 // in bytes; 0: MaxBody
 	Past    bool  // it shows what is final, so a standby may answer it; a list of runs if only those are asked for
 
-	Conflict  error          // an example of an answer with 409; nil: there is none
-	Conflicts []problem.Code // of further answers with 409
-	Asks      string         // an example of its body; empty: the examples of the fields make one
-	Answers   []string       // how an example of its answer differs from what the fields say: merge patches
+	Conflict error          // an example of an answer with 409; nil: there is none
+	Codes    []problem.Code // of further answers: with 409, and those of few operations
+	Lacks    []string       // headers of its type that its answer with success does not have
+	Asks     string         // an example of its body; empty: the examples of the fields make one
+	Answers  []string       // how an example of its answer differs from what the fields say: merge patches
 
 	Responses   map[string]*huma.Response
 	RequestBody *huma.RequestBody

@@ -29,11 +29,11 @@ const (
 
 // spot is where a node stands, or where edges to a node pass a layer between.
 type spot struct {
-	node          int // the node, or the one to which the edges lead
-	bend          bool
-	layer, at     int
-	y             float64 // of its middle
-	before, after []*spot
+	node   int // the node, or the one to which the edges lead
+	bend   bool
+	layer  int
+	y      float64 // of its middle
+	before []*spot
 }
 
 func (s *spot) height() float64 {
@@ -116,7 +116,6 @@ func layersOf(nodes []node) [][]*spot {
 	depth, edges := edgesOf(nodes)
 	layers := make([][]*spot, slices.Max(depth)+1)
 	add := func(s *spot) *spot {
-		s.at = len(layers[s.layer])
 		layers[s.layer] = append(layers[s.layer], s)
 		return s
 	}
@@ -124,7 +123,6 @@ func layersOf(nodes []node) [][]*spot {
 	for i := range nodes {
 		spots[i] = add(&spot{node: i, layer: depth[i]})
 	}
-	link := func(from, to *spot) { from.after, to.before = append(from.after, to), append(to.before, from) }
 	for i, dependsOn := range edges {
 		entries := map[int]*spot{depth[i]: spots[i]} // by layer: what edges to the node lead to
 		first := depth[i]
@@ -133,10 +131,11 @@ func layersOf(nodes []node) [][]*spot {
 		}
 		for layer := depth[i] - 1; layer >= first; layer-- {
 			entries[layer] = add(&spot{node: i, layer: layer, bend: true})
-			link(entries[layer], entries[layer+1])
+			entries[layer+1].before = append(entries[layer+1].before, entries[layer])
 		}
 		for _, on := range dependsOn {
-			link(spots[on], entries[depth[on]+1])
+			entry := entries[depth[on]+1]
+			entry.before = append(entry.before, spots[on])
 		}
 	}
 	return layers
@@ -172,77 +171,21 @@ func edgesOf(nodes []node) (depth []int, edges [][]int) {
 	return depth, edges
 }
 
-// arrange orders each layer by the middle of its neighbours, so that few edges cross, and then moves each spot towards
-// these.
+// arrange orders each layer by where the edges to it come from, so that few of them cross, and puts its middle on that
+// of the drawing.
 func arrange(layers [][]*spot) {
-	before := func(s *spot) []*spot { return s.before }
-	after := func(s *spot) []*spot { return s.after }
-	sweep := func(each func(layer []*spot, neighbours func(*spot) []*spot)) {
-		for _, layer := range layers {
-			each(layer, before)
-		}
-		for _, layer := range slices.Backward(layers) {
-			each(layer, after)
-		}
-	}
-	for range 4 {
-		sweep(func(layer []*spot, neighbours func(*spot) []*spot) {
-			middle := make(map[*spot]float64, len(layer))
-			for _, s := range layer {
-				middle[s] = mean(neighbours(s), float64(s.at), func(s *spot) float64 { return float64(s.at) })
-			}
-			slices.SortStableFunc(layer, func(a, b *spot) int { return cmp.Compare(middle[a], middle[b]) })
-			for i, s := range layer {
-				s.at = i
-			}
-		})
-	}
 	for _, layer := range layers {
-		settle(layer, func(*spot) float64 { return 0 })
-	}
-	for range 4 {
-		sweep(func(layer []*spot, neighbours func(*spot) []*spot) {
-			settle(layer, func(s *spot) float64 {
-				return mean(neighbours(s), s.y, func(s *spot) float64 { return s.y })
-			})
-		})
-	}
-}
-
-func mean(spots []*spot, none float64, of func(*spot) float64) float64 {
-	if len(spots) == 0 {
-		return none
-	}
-	sum := 0.0
-	for _, s := range spots {
-		sum += of(s)
-	}
-	return sum / float64(len(spots))
-}
-
-// settle puts the spots of a layer as near as possible to where each wants to be, in their order and without overlap.
-func settle(layer []*spot, wants func(*spot) float64) {
-	type block struct { // of spots that touch
-		sum float64
-		n   int
-	}
-	var blocks []block
-	offsets := make([]float64, len(layer))
-	for i, s := range layer {
-		if i > 0 {
-			offsets[i] = offsets[i-1] + (layer[i-1].height()+s.height())/2
+		from, y := map[*spot]float64{}, 0.0
+		for _, s := range layer {
+			y -= s.height() / 2
+			for _, before := range s.before {
+				from[s] += before.y / float64(len(s.before))
+			}
 		}
-		last := block{wants(s) - offsets[i], 1}
-		for k := len(blocks) - 1; k >= 0 && blocks[k].sum/float64(blocks[k].n) > last.sum/float64(last.n); k-- {
-			last, blocks = block{blocks[k].sum + last.sum, blocks[k].n + last.n}, blocks[:k]
-		}
-		blocks = append(blocks, last)
-	}
-	i := 0
-	for _, b := range blocks {
-		for range b.n {
-			layer[i].y = b.sum/float64(b.n) + offsets[i]
-			i++
+		slices.SortStableFunc(layer, func(a, b *spot) int { return cmp.Compare(from[a], from[b]) })
+		for _, s := range layer {
+			s.y = y + s.height()/2
+			y += s.height()
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/store/pg"
@@ -22,7 +21,7 @@ const apart = 5 * time.Second
 // before it and ends after its first start was open with it. A run that replaces another waits for its end like all
 // others. An edit may let a run in that was made before, so the last runs before an edit are left out ($6). Steps are
 // under the gate of their workflow.
-const selectTogether = `
+var selectTogether = `
 SELECT 'together' AS kind, t.name AS tenant, j.name AS job, x.job_id, x.scheduled_for AS slot,
        ARRAY[o.id, x.id] AS runs,
        'the run began at ' || punctual.stamp(x.began) || ' while another was open; the runs of the job must not overlap'
@@ -33,7 +32,7 @@ FROM (
                PARTITION BY r.job_id, s.first ORDER BY r.claimed_at, r.id
                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS open_until,
            coalesce(r.claimed_at < s.until - $6::interval, true) AS gated
-    FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::timestamptz[]) AS s(job, first, last, until)
+    FROM ` + columnsOfSpan.Unnest("s") + `
     JOIN punctual.runs r ON r.job_id = s.job AND r.job_version BETWEEN s.first AND s.last
     CROSS JOIN LATERAL (SELECT CASE WHEN r.attempt > 1 THEN least(r.started_at, (
         SELECT min(a.started_at) FROM punctual.attempts a WHERE a.run_id = r.id AND a.run_id >= $5))
@@ -52,20 +51,15 @@ ORDER BY x.job_id, x.claimed_at LIMIT $8`
 
 // together looks for runs of a page's jobs that were open at once and must not have been.
 func (v *verification) together(ctx context.Context, tx pgx.Tx, jobs []*verifyJob) error {
-	var ids []uuid.UUID
-	var first, last []int32
-	var until []*time.Time
+	var spans []gatedSpan
 	for _, j := range jobs {
-		for _, s := range j.gatedSpans() {
-			ids, until = append(ids, s.job), append(until, s.until)
-			first, last = append(first, s.first), append(last, s.last)
-		}
+		spans = append(spans, j.gatedSpans()...)
 	}
-	if len(ids) == 0 {
+	if len(spans) == 0 {
 		return nil
 	}
 	return v.find(ctx, tx, "looking for runs that overlap", byName, selectTogether,
-		ids, first, last, until, v.firstID(), v.options.Grace, apart, mostNamed)
+		append(columnsOfSpan.Args(spans), v.firstID(), v.options.Grace, apart, mostNamed)...)
 }
 
 // verifyHeld finds gates and limits whose run has ended for a while. The end of a run frees the gate in its own

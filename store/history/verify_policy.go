@@ -84,6 +84,13 @@ type gatedSpan struct {
 	until       *time.Time // when a version without a gate followed; nil: none did
 }
 
+var columnsOfSpan = pg.Columns[gatedSpan]{
+	pg.Col("job", "uuid", func(s gatedSpan) uuid.UUID { return s.job }),
+	pg.Col("first", "integer", func(s gatedSpan) int32 { return s.first }),
+	pg.Col("last", "integer", func(s gatedSpan) int32 { return s.last }),
+	pg.Col("until", "timestamptz", func(s gatedSpan) *time.Time { return s.until }),
+}
+
 // gatedSpans returns the spans of a job.
 func (j *verifyJob) gatedSpans() (spans []gatedSpan) {
 	open := false

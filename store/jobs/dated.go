@@ -312,7 +312,10 @@ type DatedRange struct {
 	pg.Page
 }
 
-const listOfDated = 'D'
+var listOfDated = pg.Listed[DatedRun]{
+	What: "dated runs", Letter: 'D', ID: `d.run_id`, Soonest: true, Of: func(d DatedRun) uuid.UUID { return d.Run },
+	Scan: scanDated,
+}
 
 // ListDated returns pending dated runs of a job.
 func (s *Jobs) ListDated(ctx context.Context, tenant int32, ref string, r DatedRange) ([]DatedRun, string, error) {
@@ -321,28 +324,15 @@ func (s *Jobs) ListDated(ctx context.Context, tenant int32, ref string, r DatedR
 	if err != nil {
 		return nil, "", err
 	}
-	after, _, err := r.After(listOfDated)
-	if err != nil {
-		return nil, "", err
-	}
-	from, to := uuid.Nil, uuid.Max
+	var c pg.Conditions
+	c.Add(`d.tenant = ? AND d.job_id = ?`, tenant, job)
 	if r.From != nil {
-		from = domain.FirstRunID(*r.From)
+		c.Add(`d.run_id >= ?`, domain.FirstRunID(*r.From))
 	}
 	if r.To != nil {
-		to = domain.FirstRunID(*r.To)
+		c.Add(`d.run_id < ?`, domain.FirstRunID(*r.To))
 	}
-	found, err := pg.All(ctx, q, scanDated, `
-		SELECT `+datedColumns+`
-		FROM punctual.dated d
-		WHERE d.tenant = $1 AND d.job_id = $2 AND d.run_id > $3 AND d.run_id >= $4 AND d.run_id < $5
-		ORDER BY d.run_id
-		LIMIT $6`, tenant, job, after, from, to, r.Size()+1)
-	if err != nil {
-		return nil, "", fmt.Errorf("listing dated runs: %w", err)
-	}
-	page, cursor := pg.Cut(found, r.Page, listOfDated, func(d DatedRun) uuid.UUID { return d.Run })
-	return page, cursor, nil
+	return listOfDated.Page(ctx, q, r.Page, `SELECT `+datedColumns+` FROM punctual.dated d`, c)
 }
 
 // encodeHeaders returns headers as JSON; nil: none are given.

@@ -131,29 +131,31 @@ func compared(rows []versionRow) []Version {
 	})
 }
 
+// writtenVersions are versions with the bounds of the ids of their entries in the audit log.
+var writtenVersions = pg.Columns[Version]{
+	pg.Col("version", "integer", func(v Version) int32 { return v.Number }),
+	pg.Col("at", "timestamptz", func(v Version) time.Time { return v.From }),
+	pg.Col("first", "uuid", func(v Version) uuid.UUID { return domain.FirstRunID(v.From) }),
+	pg.Col("until", "uuid", func(v Version) uuid.UUID { return domain.FirstRunID(v.From.Add(time.Millisecond)) }),
+}
+
 // nameAuthors reads from the audit log who made versions. An entry has the instant of its version, which is in its id
 // too.
 func nameAuthors(ctx context.Context, q pg.Querier, tenant int32, job uuid.UUID, versions []Version) error {
 	of := map[int32]*Version{}
-	var numbers []int32
-	var at []time.Time
-	var first, until []uuid.UUID
 	for i, v := range versions {
 		of[v.Number] = &versions[i]
-		numbers, at = append(numbers, v.Number), append(at, v.From)
-		first = append(first, domain.FirstRunID(v.From))
-		until = append(until, domain.FirstRunID(v.From.Add(time.Millisecond)))
 	}
 	rows := pg.Query(ctx, q, `
 		SELECT w.version, a.actor_kind, coalesce(a.actor, ''), coalesce(k.name, ''), a.restored
-		FROM unnest($1::integer[], $2::timestamptz[], $3::uuid[], $4::uuid[]) w(version, at, first, until)
+		FROM `+writtenVersions.Unnest("w")+`
 		CROSS JOIN LATERAL (
 		    SELECT a.actor_kind, a.actor, (a.after ->> 'restored_version')::integer AS restored
 		    FROM punctual.audit_entries a
 		    WHERE a.job_id = $5 AND a.tenant = $6 AND a.id >= w.first AND a.id < w.until AND a.at = w.at
 		      AND a.resource_id = a.job_id AND a.action <> 'job.backfill' LIMIT 1) a
 		LEFT JOIN punctual.api_keys k ON a.actor_kind = 'key' AND k.id::text = a.actor`,
-		numbers, at, first, until, job, tenant)
+		append(writtenVersions.Args(versions), job, tenant)...)
 	var number int32
 	var kind audit.ActorKind
 	var actor, key string

@@ -39,7 +39,7 @@ const (
 func (b *Board) CountHours(ctx context.Context) (wait time.Duration, left bool, err error) {
 	var w written
 	oldest := b.oldestSlot(ctx)
-	wait, left, err = b.alone(ctx, "counted_hours", func(tx *pg.Tx, now time.Time) (bool, error) {
+	wait, left, err = b.alone(ctx, "counted_hours", aside.Whole, func(tx *pg.Tx, now time.Time) (bool, error) {
 		h, err := takeHour(ctx, tx)
 		if err != nil || h == nil {
 			return false, err
@@ -56,10 +56,10 @@ func (b *Board) CountHours(ctx context.Context) (wait time.Duration, left bool, 
 	return wait, left, pg.Wrap("counting the runs of an hour", err)
 }
 
-// alone counts a batch in a transaction, unless another replica is counting under the same lock. now is the database's
-// clock. left is true if there may be more to count once wait has passed.
+// alone counts a batch in a transaction, unless another replica is counting under the same lock. No statement of it may
+// take longer than most. now is the database's clock. left is true if there may be more to count once wait has passed.
 func (b *Board) alone(
-	ctx context.Context, lock string, count func(tx *pg.Tx, now time.Time) (left bool, err error),
+	ctx context.Context, lock string, most time.Duration, count func(tx *pg.Tx, now time.Time) (left bool, err error),
 ) (wait time.Duration, left bool, err error) {
 	begun := time.Now()
 	err = b.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
@@ -67,7 +67,7 @@ func (b *Board) alone(
 		var mine bool
 		err := tx.QueryRow(ctx, `
 			SELECT now(), EXISTS (SELECT FROM punctual.locks WHERE name = $1 FOR UPDATE SKIP LOCKED),
-			       set_config('statement_timeout', $2::int::text, true)`, lock, aside.Whole.Milliseconds()).
+			       set_config('statement_timeout', $2::int::text, true)`, lock, most.Milliseconds()).
 			Scan(&now, &mine, nil)
 		if err == nil && mine {
 			left, err = count(tx, now)

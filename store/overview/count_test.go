@@ -244,7 +244,7 @@ func TestOneReplicaCountsAtATime(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	first, second := openBoard(t, dsn), openBoard(t, dsn)
-	_, _, err := first.alone(t.Context(), "counted_hours", func(tx *pg.Tx, _ time.Time) (bool, error) {
+	_, _, err := first.alone(t.Context(), "counted_hours", time.Minute, func(tx *pg.Tx, _ time.Time) (bool, error) {
 		if h, err := takeHour(t.Context(), tx); err != nil || h == nil {
 			t.Fatalf("the first replica: %v, %v", h, err)
 		}

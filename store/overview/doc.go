@@ -1,7 +1,9 @@
 // Package overview answers what a first page shows: what is overdue, which jobs fail, how many dead letters are open,
 // and how the last 24 hours went. What must be right now is read by index, up to a bound. The last 24 hours are counted
-// beforehand by a chore: start with Board.CountHours. What the runs of a day used is summed
-// by another, Board.CountUsage. The package writes counted_hours, hourly_runs, counted_days and daily_usage.
+// beforehand by a chore: start with Board.CountHours. What the runs of a day used is summed by another,
+// Board.CountUsage. A day is not the sum of its hours: those would need a row for each job, as the first hour does not
+// know which 1,000 jobs will have the most attempts of the day, and of jobs that run hourly that is a row a run. The
+// package writes counted_hours, hourly_runs, counted_days and daily_usage.
 package overview
 
 import (

@@ -83,7 +83,7 @@ func nextUsage(day, now time.Time) *time.Time {
 func (b *Board) CountUsage(ctx context.Context) (wait time.Duration, left bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
-	wait, left, err = b.alone(ctx, "counted_days", func(tx *pg.Tx, now time.Time) (bool, error) {
+	wait, left, err = b.alone(ctx, "counted_days", usageTimeout, func(tx *pg.Tx, now time.Time) (bool, error) {
 		if err := pg.Exec(ctx, tx, `
 			INSERT INTO punctual.counted_days (day)
 			SELECT d::date FROM generate_series((now() AT TIME ZONE 'UTC')::date - 7, (now() AT TIME ZONE 'UTC')::date,

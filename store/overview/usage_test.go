@@ -121,3 +121,19 @@ func TestTheUsageOfManyJobsIsBounded(t *testing.T) {
 	c.WantCount(10, "runs of other jobs", `SELECT sum(runs) FROM punctual.daily_usage WHERE job_id IS NULL`)
 	c.WantCount(1010, "runs in the view", `SELECT sum(runs) FROM punctual.usage WHERE tenant = 'default'`)
 }
+
+// A day of many runs takes longer to sum than a batch of any other chore may take.
+func TestTheSumOfADayHasMinutes(t *testing.T) {
+	c := NewReplica(t)
+	used(c.Fixture, `gen_random_uuid()`, 1, 1, ``, `'succeeded'`)
+	c.Exec(`
+		CREATE FUNCTION punctual.allowed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			NEW.job := current_setting('statement_timeout');
+			RETURN NEW;
+		END $$;
+		CREATE TRIGGER allowed BEFORE INSERT ON punctual.daily_usage FOR EACH ROW EXECUTE FUNCTION punctual.allowed()`)
+	countUsage(c.Fixture)
+	if got := Value[string](c.Fixture, `SELECT job FROM punctual.daily_usage`); got != "10min" {
+		t.Errorf("a statement may take %s", got)
+	}
+}

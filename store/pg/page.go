@@ -84,20 +84,25 @@ func Cut[T any](items []T, p Page, list byte, id func(T) uuid.UUID) ([]T, string
 
 // Listed is what a list consists of: items that are sorted by their ids, the newest first.
 type Listed[T any] struct {
-	What   string // for errors
-	Letter byte   // of the list, in its cursors
-	ID     string // the SQL of an item's id
-	Of     func(T) uuid.UUID
-	Scan   pgx.RowToFunc[T]
+	What    string // for errors
+	Letter  byte   // of the list, in its cursors
+	ID      string // the SQL of an item's id
+	Soonest bool   // in the order of the ids, in place of the newest first
+	Of      func(T) uuid.UUID
+	Scan    pgx.RowToFunc[T]
 }
 
 // Page returns a page of the list, and the cursor of the next page, which is empty on the last one. The statement is
 // one without its conditions.
 func (l Listed[T]) Page(ctx context.Context, q Querier, p Page, statement string, c Conditions) ([]T, string, error) {
-	if err := c.Page(p, l.Letter, l.ID+` < ?`); err != nil {
+	further, order := ` < ?`, ` DESC`
+	if l.Soonest {
+		further, order = ` > ?`, ``
+	}
+	if err := c.Page(p, l.Letter, l.ID+further); err != nil {
 		return nil, "", err
 	}
-	statement += c.Where() + fmt.Sprintf(` ORDER BY %s DESC LIMIT %d`, l.ID, p.Size()+1)
+	statement += c.Where() + fmt.Sprintf(` ORDER BY %s%s LIMIT %d`, l.ID, order, p.Size()+1)
 	items, err := All(ctx, q, l.Scan, statement, c.Args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing %s: %w", l.What, err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -119,24 +121,20 @@ func maxAttempts(step string) string {
 // a definition may be large.
 func fillMaxAttempts(ctx context.Context, q pg.Querier, runs []Run) error {
 	most := map[definitions.Version]int{}
-	var jobs []uuid.UUID
-	var numbers []int32
-	var steps []string
 	for _, r := range runs {
-		v := r.version()
-		if _, ok := most[v]; !ok {
-			most[v] = 0
-			jobs, numbers, steps = append(jobs, v.Job), append(numbers, v.Version), append(steps, v.Step)
-		}
+		most[r.version()] = 0
 	}
-	if len(jobs) == 0 {
+	if len(most) == 0 {
 		return nil
 	}
+	versions := slices.Collect(maps.Keys(most))
 	rows := pg.Query(ctx, q, `
 		SELECT v.job_id, v.version, w.step, `+maxAttempts(`w.step`)+`
 		FROM unnest($1::uuid[], $2::integer[], $3::text[]) w(job_id, version, step)
 		JOIN punctual.job_versions v ON v.job_id = w.job_id AND v.version = w.version`,
-		jobs, numbers, steps)
+		pg.Column(versions, func(v definitions.Version) uuid.UUID { return v.Job }),
+		pg.Column(versions, func(v definitions.Version) int32 { return v.Version }),
+		pg.Column(versions, func(v definitions.Version) string { return v.Step }))
 	err := pg.Each4(rows, func(job uuid.UUID, version int32, step string, n int) {
 		most[definitions.Version{Job: job, Version: version, Step: step}] = n
 	})
