@@ -15,9 +15,9 @@ import (
 
 // WaitingFor says what a due run waits for. The words are those of punctual.wait_in_words.
 type WaitingFor struct {
-	Kind  domain.Wait `json:"kind" enum:"host,hanging,gate,limit,tenant,slots,queue,frozen,paused,steps,person,aside" doc:"The kind of what it waits for, as what explains it." example:"host"`
+	Kind  domain.Wait `json:"kind" enum:"host,hanging,gate,limit,tenant,slots,queue,frozen,paused,steps,person,aside" doc:"host: it cannot be reached. hanging: its requests time out. gate: another run of the job is active, or comes first. limit: one that jobs share. tenant: one of its tenant. slots: the concurrency of its queue. queue: no replica serves it. frozen: its tenant. paused: its job. steps: those that have not ended. person: an approval. aside: it fails by itself." example:"host"`
 	On    *string     `json:"on" doc:"The name of the host, of the path, of the limit or of the queue, or the reason for which it is set aside. Null: a kind without a name." example:"billing.internal:443"`
-	What  string      `json:"what" doc:"The same in words. host: breaker HOST, which cannot be reached. hanging: hanging HOST or PATH, whose requests time out. gate: another run of the job is active, or comes first. limit: limit NAME, which jobs share, and who holds it. tenant: limit NAME, of its tenant. slots: the concurrency of its queue is used up. queue: no live replica serves its queue. frozen: nothing of its tenant is claimed. paused: it is a dated run of a job that is paused. steps: its steps have not all ended, each named with what it waits for. person: approval; a person is to approve or reject the step. aside: set aside, because it fails by itself, and why." example:"breaker billing.internal:443"`
+	What  string      `json:"what" doc:"The same in words." example:"breaker billing.internal:443"`
 	Since time.Time   `json:"since" doc:"Since when it has waited for this."`
 	Until *time.Time  `json:"until" doc:"The latest instant until which it waits for its host. Then it is dead, with the reason unreachable or timeout. Of a workflow: until when its steps must have ended. Of approval: then it is dead, approval_expired. Null: it waits without a bound."`
 }
