@@ -16,16 +16,16 @@ import (
 	"punctual/internal/privatepg"
 )
 
-// A new connection costs Postgres more than most tests do with it: a process, and the catalogs read anew. So tests reach
-// the shared server over a socket of the test process, which hands sessions on. When a test closes its connection, the
-// session is discarded as poolers do (DISCARD ALL), and the next client that begins in the same way gets it: same
-// database, user and parameters. To the client it looks like a new one, but for its process.
+// A new connection costs Postgres more than most tests do with it: a process, and the catalogs read anew. So tests
+// reach the shared server over a socket of the test process, which hands sessions on. When a test closes its
+// connection, the session is discarded as poolers do (DISCARD ALL), and the next client that begins in the same way
+// gets it: same database, user and parameters. To the client it looks like a new one, but for its process.
 //
-// A session that is closed in the middle of something, or that cannot be discarded, ends. A default that a test gives to
-// a role or a database reaches no session that is handed on: such tests take a Clone, whose connections are direct.
+// A session that is closed in the middle of something, or that cannot be discarded, ends. A default that a test gives
+// to a role or a database reaches no session that is handed on: such tests take a Clone, whose connections are direct.
 
-// mostResting bounds the sessions that rest, because Postgres has 300 connections.
-const mostResting = 100
+// mostResting bounds the sessions that rest, because each of them takes part in what Postgres tells all its processes.
+const mostResting = 40
 
 // A session without a client has the application_name of the connections that recycle databases. What it has written is
 // counted at once, because recycling heeds the counts.
@@ -203,10 +203,7 @@ func (on *session) serve(from *bufio.Reader, client net.Conn) bool {
 	}()
 	to := bufio.NewWriterSize(on.conn, 64<<10)
 	clean := false
-	for {
-		if from.Buffered() == 0 && to.Flush() != nil {
-			break
-		}
+	for from.Buffered() > 0 || to.Flush() == nil {
 		head, err := from.Peek(5)
 		if err != nil {
 			break
@@ -280,7 +277,7 @@ func (on *session) end() { _ = on.conn.Close() }
 
 // ask sends a statement.
 func (on *session) ask(sql string) error {
-	message := binary.BigEndian.AppendUint32([]byte{'Q'}, uint32(len(sql)+5)) //nolint:gosec // short
+	message := binary.BigEndian.AppendUint32([]byte{'Q'}, uint32(len(sql)+5))
 	_, err := on.conn.Write(append(append(message, sql...), 0))
 	return err
 }

@@ -74,8 +74,8 @@ UPDATE punctual.dated d SET waits = 'aside'
 FROM away
 WHERE d.ctid = ANY($1::tid[]) AND d.job_id = away.id`
 
-// enter makes runs of the dated runs that the claim has met, before runs are read. Those of paused and of deleted jobs it
-// sets aside. A run whose job has moved to another queue waits there.
+// enter makes runs of the dated runs that the claim has met, before runs are read. Those of paused and of deleted jobs
+// it sets aside. A run whose job has moved to another queue waits there.
 func (d *dated) enter(ctx context.Context) error {
 	var addresses []pgtype.TID
 	for _, id := range d.ids {

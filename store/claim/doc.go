@@ -19,12 +19,12 @@
 // of another run triggers, within the transaction that ends it. callback.go lets a target that works on after its
 // answer end its run. workflow.go lets workflows go on when the runs of their steps end.
 //
-// A claim of ready locks rows of ready, makes runs of the dated ones among them, locks the gates of their jobs and reads
-// the runs. Then its subjects (subject.go) read what each decides by, in the order below, which is also that of locks:
-// gates before limits. They are asked about one run after another, in the same order. The first that does not let a run
-// go on decides what becomes of it, and the others are not asked. When all have let it go on, it starts, and takes what
-// it needs of those that have something to give. Then they write, in the same order, and attempts are ended as a finish
-// ends them.
+// A claim of ready locks rows of ready, makes runs of the dated ones among them, locks the gates of their jobs and
+// reads the runs. Then its subjects (subject.go) read what each decides by, in the order below, which is also that of
+// locks: gates before limits. They are asked about one run after another, in the same order. The first that does not
+// let a run go on decides what becomes of it, and the others are not asked. When all have let it go on, it starts, and
+// takes what it needs of those that have something to give. Then they write, in the same order, and attempts are ended
+// as a finish ends them.
 //
 //  1. othersLocks (ready_locked.go): a run of which another transaction has locked a row comes again.
 //  2. contents (content.go): a run whose body is too much for this claim stays, and one whose definition this binary

@@ -146,8 +146,8 @@ func (l *lean) now() reading {
 
 func (l *lean) set(less reading) { l.less, l.until = less, time.Now().Add(withoutFor) }
 
-// renewWithin renews within a second, so that there is time to renew with less. The first heartbeat has more time: it is
-// made on a connection that has prepared nothing, on a server that may be cold, and there is no lease to lose yet.
+// renewWithin renews within a second, so that there is time to renew with less. The first heartbeat has more time: it
+// is made on a connection that has prepared nothing, on a server that may be cold, and there is no lease to lose yet.
 func (s *Claims) renewWithin(
 	ctx context.Context, replica uuid.UUID, is scheduler.Condition, less reading,
 ) (scheduler.Pulse, error) {
