@@ -126,19 +126,19 @@
 //
 // # Where to read on
 //
-// Package domain is the heart: Decide, in decide.go, for missed slots, overlap and expiry; Judge, in retry.go, for what
-// a response means; Assignment.Request for what an attempt sends. What the definition of a job says is in package
-// jobspec, with Timetable for its slots. Run, in scheduler.go, starts the loops and drains them. Package forecast counts
-// the slots of all jobs that are to come.
+// Package domain is the heart: Decide, in decide.go, for missed slots, overlap and expiry; Judge, in retry.go, for
+// what a response means; Assignment.Request for what an attempt sends. What the definition of a job says is in package
+// jobspec, with Timetable for its slots. Run, in scheduler.go, starts the loops and drains them. Package forecast
+// counts the slots of all jobs that are to come.
 //
 // Package placeholder finds the placeholders to fill in. Package credential adds the credentials and signs the request.
 // Package delivery sends it, and its package guard keeps it away from forbidden addresses; holds.go and package breaker
 // keep it away from hosts that are down. callback.go, in domain, handles work that goes on after a 202.
 //
 // The heartbeat, in heartbeat.go and liveness.go, notices lost replicas, takes over their runs, and brings cancels to
-// the replica that is sending. What the database acknowledged it may have lost since: leases.go compares. notify.go, in
-// jobspec, and stale.go, in domain, decide who is told of what, and when a job without success is stale. notice.go sends it, and
-// package notice writes the texts. Freezes are in freeze.go.
+// the replica that is sending. What the database acknowledged it may have lost since: leases.go compares. notify.go,
+// in jobspec, and stale.go, in domain, decide who is told of what, and when a job without success is stale. notice.go
+// sends it, and package notice writes the texts. Freezes are in freeze.go.
 //
 // Store, in store.go, is everything that the loops ask of the database; package store implements it.
 package scheduler
