@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -45,11 +46,11 @@ type sessions struct {
 
 // session is one connection to the server, and what the server said when it began.
 type session struct {
-	of      *sessions
-	startup string
-	conn    net.Conn
-	reader  *bufio.Reader
-	hello   []byte // what follows the authentication
+	of     *sessions
+	begun  string // with which parameters
+	conn   net.Conn
+	reader *bufio.Reader
+	hello  []byte // what follows the authentication
 }
 
 // handSessionsOn listens in place of a server.
@@ -94,7 +95,7 @@ func (s *sessions) serve(client net.Conn) {
 		}
 		return
 	}
-	on := s.wake(string(startup))
+	on := s.wake(parameters(startup))
 	if on == nil {
 		if on, err = s.begin(startup, from, client); err != nil {
 			return
@@ -117,7 +118,7 @@ func (s *sessions) begin(startup []byte, from *bufio.Reader, client net.Conn) (*
 	if err != nil {
 		return nil, err
 	}
-	on := &session{of: s, startup: string(startup), conn: conn, reader: bufio.NewReaderSize(conn, 64<<10)}
+	on := &session{of: s, begun: parameters(startup), conn: conn, reader: bufio.NewReaderSize(conn, 64<<10)}
 	if _, err := conn.Write(startup); err != nil {
 		on.end()
 		return nil, err
@@ -253,11 +254,11 @@ func (s *sessions) rest(on *session) {
 }
 
 // wake returns a session that began in the same way; nil: there is none.
-func (s *sessions) wake(startup string) *session {
+func (s *sessions) wake(parameters string) *session {
 	for {
 		s.mu.Lock()
 		i := len(s.idle) - 1
-		for ; i >= 0 && s.idle[i].startup != startup; i-- {
+		for ; i >= 0 && s.idle[i].begun != parameters; i-- {
 		}
 		if i < 0 {
 			s.mu.Unlock()
@@ -318,6 +319,17 @@ func readStartup(r io.Reader) ([]byte, error) {
 	copy(message, head[:])
 	_, err := io.ReadFull(r, message[4:])
 	return message, err
+}
+
+// parameters are those with which a session is to begin. Clients name them in any order.
+func parameters(startup []byte) string {
+	words := strings.Split(string(startup[8:]), "\x00")
+	pairs := make([]string, 0, len(words)/2)
+	for pair := range slices.Chunk(words, 2) {
+		pairs = append(pairs, strings.Join(pair, "="))
+	}
+	slices.Sort(pairs)
+	return strings.Join(pairs, "\x00")
 }
 
 // cancellation begins a request to cancel a statement, in place of a session.

@@ -3,6 +3,7 @@ package pgtest
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -24,9 +25,12 @@ func TestSessionsAreHandedOnAsNew(t *testing.T) {
 	must(t, first.Close(ctx))
 
 	again, same := open()
-	for same != pid { // it is put to rest after the client has gone
-		must(t, again.Close(ctx))
-		again, same = open()
+	for bound := time.Now().Add(time.Minute); same != pid; again, same = open() { // it rests when its client has gone
+		if time.Now().After(bound) {
+			t.Fatal("the session is not handed on")
+		}
+		other := again // open, so that it is not the one that is handed on
+		defer func() { must(t, other.Close(ctx)) }()
 	}
 	var left []string
 	must(t, again.QueryRow(ctx, `
