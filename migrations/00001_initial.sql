@@ -3549,24 +3549,25 @@ COMMENT ON FUNCTION punctual.wait_in_words(text, text, integer) IS
     'What is waited for, in words: a kind of waits_for, what of that kind, and the tenant.';
 
 CREATE FUNCTION punctual.waits_for(
-    served boolean, queue text, waits text, waits_on text, limit_of_tenant text, of_tenant integer, due timestamptz)
+    served boolean, queue text, row_waits text, row_waits_on text, limit_of_tenant text, of_tenant integer,
+    due timestamptz)
 RETURNS TABLE (kind text, waits_on text, waits_for text)
 LANGUAGE sql STABLE AS $$
-    SELECT k.kind, o.waits_on, punctual.wait_in_words(k.kind, o.waits_on, $6)
-    FROM (SELECT CASE WHEN $3 IN ('person', 'frozen', 'paused', 'aside') THEN $3
-                      WHEN NOT $1 THEN 'queue'
-                      WHEN $3 = 'host' AND $4 LIKE 'hanging %' THEN 'hanging'
-                      WHEN $3 <> 'turn' THEN $3
-                      WHEN $5 IS NOT NULL THEN 'tenant'
-                      WHEN $7 < now() - interval '5 s' THEN 'slots' END AS kind) k
-    CROSS JOIN LATERAL (SELECT CASE WHEN k.kind IN ('host', 'hanging') THEN substr($4, strpos($4, ' ') + 1)
-                                    WHEN k.kind IN ('aside', 'limit') THEN $4
-                                    WHEN k.kind = 'queue' THEN $2
-                                    WHEN k.kind = 'tenant' THEN $5 END AS waits_on) o
+    SELECT k.kind, o.waits_on, punctual.wait_in_words(k.kind, o.waits_on, of_tenant)
+    FROM (SELECT CASE WHEN row_waits IN ('person', 'frozen', 'paused', 'aside') THEN row_waits
+                      WHEN NOT served THEN 'queue'
+                      WHEN row_waits = 'host' AND row_waits_on LIKE 'hanging %' THEN 'hanging'
+                      WHEN row_waits <> 'turn' THEN row_waits
+                      WHEN limit_of_tenant IS NOT NULL THEN 'tenant'
+                      WHEN due < now() - interval '5 s' THEN 'slots' END AS kind) k
+    CROSS JOIN LATERAL (SELECT CASE WHEN k.kind IN ('host', 'hanging') THEN substr(row_waits_on, strpos(row_waits_on, ' ') + 1)
+                                    WHEN k.kind IN ('aside', 'limit') THEN row_waits_on
+                                    WHEN k.kind = 'queue' THEN queue
+                                    WHEN k.kind = 'tenant' THEN limit_of_tenant END AS waits_on) o
 $$;
 COMMENT ON FUNCTION punctual.waits_for(boolean, text, text, text, text, integer, timestamptz) IS
     'What due work waits for: its kind, what of that kind, and the same in words. All null: nothing, a replica is about '
-    'to take it. Waits and waits_on are those of ready, or frozen, paused or aside with the reason.';
+    'to take it. row_waits and row_waits_on are those of ready, or frozen, paused or aside with the reason.';
 
 -- Every claim asks for it. Postgres reads it from a file each time, so the backend remembers it in a setting of its own.
 CREATE FUNCTION punctual.system_identifier() RETURNS text

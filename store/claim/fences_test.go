@@ -6,6 +6,7 @@ import (
 
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
+	"punctual/scheduler"
 	"punctual/store"
 )
 
@@ -23,5 +24,24 @@ func TestAHeartbeatTakesOneRoundTrip(t *testing.T) {
 	}
 	if least != 1 {
 		t.Errorf("a heartbeat takes %d packets, want one", least)
+	}
+}
+
+// On a cold server the first heartbeat takes longer than a later one may. That is no row that cannot be read.
+func TestTheFirstHeartbeatHasTime(t *testing.T) {
+	c := NewReplica(t)
+	free := c.Locks(`LOCK TABLE punctual.tenants IN ACCESS EXCLUSIVE MODE`)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Claims.Renew(t.Context(), c.ReplicaID, scheduler.Condition{})
+		ended <- err
+	}()
+	c.Until("the heartbeat to have waited for longer than a later one may", `SELECT EXISTS (
+		SELECT FROM pg_stat_activity
+		WHERE datname = current_database() AND wait_event_type = 'Lock'
+		  AND clock_timestamp() - query_start > interval '1.2 s')`)
+	free()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
