@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +33,18 @@ func TestEveryBlockOfThePagesSaysWhatItIs(t *testing.T) {
 				t.Errorf("%s: the word after the fence is %q; want one of %s, which tests try, or of %s", b, b.Word,
 					strings.Join(tried, ", "), strings.Join(untried, ", "))
 			}
+		}
+	}
+}
+
+// A statement stands in a block, so that it is tried. One in the middle of a line was left behind by a change of the
+// schema.
+func TestNoStatementStandsInTheMiddleOfALine(t *testing.T) {
+	t.Parallel()
+	statement := regexp.MustCompile("`(SELECT|INSERT|UPDATE|DELETE) [^`]* punctual\\.[^`]*`")
+	for _, page := range Pages(t) {
+		if found := statement.FindString(Read(t, page)); found != "" {
+			t.Errorf("%s: %s: write it as a block", page, found)
 		}
 	}
 }
