@@ -281,6 +281,8 @@ func waitsFor(w *runs.WaitingFor) string {
 		return "the " + w.What
 	case domain.WaitSlots:
 		return "the queue's concurrency is used up"
+	case domain.WaitFrozen:
+		return "its tenant or the deployment is frozen"
 	case domain.WaitPaused:
 		return "the job is paused"
 	}
