@@ -25,15 +25,18 @@ func DSN(t testing.TB) string {
 		d.name = next()
 		clone(t, server, d.name)
 	}
-	return handsOn(t, server, d)
+	handsOn(t, server, d)
+	return shared.sessions.through(t, as(t, server, d.name))
 }
 
-// Clone is DSN for a test of plans, statistics or the sizes of tables: no other test has written to the database.
+// Clone is DSN for a test of plans, statistics or the sizes of tables: no other test has written to the database, and
+// connections to it are new.
 func Clone(t testing.TB) string {
 	t.Helper()
 	server, name := Server(t), next()
 	clone(t, server, name)
-	return handsOn(t, server, handed{name: name})
+	handsOn(t, server, handed{name: name})
+	return as(t, server, name)
 }
 
 // clone creates a database as a copy of the migrated one.

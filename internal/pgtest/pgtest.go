@@ -36,6 +36,8 @@ var shared struct {
 	once   sync.Once
 	server *privatepg.Server
 	err    error
+
+	sessions *sessions
 }
 
 // Server returns the server that the tests of this process share. It also listens on TCP. Tests must not stop, restart
@@ -44,7 +46,9 @@ func Server(t testing.TB) *privatepg.Server {
 	t.Helper()
 	shared.once.Do(func() {
 		shared.err = errors.New("another test has failed to")
-		shared.server, shared.err = startShared(t)
+		if shared.server, shared.err = startShared(t); shared.err == nil {
+			shared.sessions = handSessionsOn(t, shared.server)
+		}
 	})
 	if shared.err != nil {
 		t.Fatalf("start Postgres for the tests: %v", shared.err)

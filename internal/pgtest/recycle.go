@@ -71,7 +71,7 @@ func handedOn() (d handed) {
 }
 
 // handsOn hands a database on when its test has passed.
-func handsOn(t testing.TB, server *privatepg.Server, d handed) string {
+func handsOn(t testing.TB, server *privatepg.Server, d handed) {
 	t.Helper()
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context()) // it has ended
@@ -97,7 +97,6 @@ func handsOn(t testing.TB, server *privatepg.Server, d handed) string {
 		}
 		drop(t, server, d.name)
 	})
-	return as(t, server, d.name)
 }
 
 // errUnlike says that a database is unlike a clone of the template even when it is emptied.

@@ -153,6 +153,7 @@ func (c Replica) PagesRead(tables string, read func()) int {
 			FROM pg_statio_user_tables
 			WHERE schemaname = 'punctual' AND relname ~ $1`, tables)
 	}
+	c.awaitOthers()
 	before := pages()
 	read()
 	return pages() - before

@@ -1,0 +1,342 @@
+package pgtest
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"punctual/internal/privatepg"
+)
+
+// A new connection costs Postgres more than most tests do with it: a process, and the catalogs read anew. So tests
+// reach the shared server over a socket of the test process, which hands sessions on. When a test closes its
+// connection, the session is discarded as poolers do (DISCARD ALL), and the next client that begins in the same way
+// gets it: same database, user and parameters. To the client it looks like a new one, but for its process.
+//
+// A session that is closed in the middle of something, or that cannot be discarded, ends. A default that a test gives
+// to a role or a database reaches no session that is handed on: such tests take a Clone, whose connections are direct.
+
+// mostResting bounds the sessions that rest, because each of them takes part in what Postgres tells all its processes.
+const mostResting = 40
+
+// A session without a client has the application_name of the connections that recycle databases. What it has written is
+// counted at once, because recycling heeds the counts.
+const (
+	restful = `SET application_name = 'pgtest'; SET idle_session_timeout = 0; SET jit = off;
+		SELECT pg_catalog.pg_stat_force_next_flush()`
+	wakeful = `RESET application_name; RESET idle_session_timeout; RESET jit`
+)
+
+type sessions struct {
+	dir, port string // of the socket
+	server    string // the socket of the server
+
+	mu   sync.Mutex
+	idle []*session // the longest first
+}
+
+// session is one connection to the server, and what the server said when it began.
+type session struct {
+	of     *sessions
+	begun  string // with which parameters
+	conn   net.Conn
+	reader *bufio.Reader
+	hello  []byte // what follows the authentication
+}
+
+// handSessionsOn listens in place of a server.
+func handSessionsOn(t testing.TB, server *privatepg.Server) *sessions {
+	t.Helper()
+	dir, port := server.Socket()
+	name := fmt.Sprintf(".s.PGSQL.%v", port)
+	s := &sessions{dir: filepath.Join(server.Dir(), "sessions"), port: fmt.Sprint(port), server: filepath.Join(dir, name)}
+	err := os.Mkdir(s.dir, 0o700)
+	if err != nil {
+		t.Fatalf("make a directory for sessions: %v", err)
+	}
+	l, err := net.Listen("unix", filepath.Join(s.dir, name)) //nolint:noctx // as long as the process
+	if err != nil {
+		t.Fatalf("listen for connections of tests: %v", err)
+	}
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go s.serve(client)
+		}
+	}()
+	return s
+}
+
+// serve serves one connection of a client.
+func (s *sessions) serve(client net.Conn) {
+	defer func() { _ = client.Close() }()
+	startup, err := readStartup(client)
+	if err != nil {
+		return
+	}
+	from := bufio.NewReader(client)
+	if binary.BigEndian.Uint32(startup[4:]) == cancellation {
+		if server, err := net.Dial("unix", s.server); err == nil { //nolint:noctx // a socket of this machine
+			_, _ = server.Write(startup)
+			_, _ = io.Copy(io.Discard, server) // until Postgres has passed it on
+			_ = server.Close()
+		}
+		return
+	}
+	on := s.wake(parameters(startup))
+	if on == nil {
+		if on, err = s.begin(startup, from, client); err != nil {
+			return
+		}
+	} else if _, err := client.Write(on.hello); err != nil {
+		on.end()
+		return
+	}
+	if on.serve(from, client) {
+		_ = client.Close() // it waits for that
+		s.rest(on)
+	} else {
+		on.end()
+	}
+}
+
+// begin begins a session for a client, which authenticates itself.
+func (s *sessions) begin(startup []byte, from *bufio.Reader, client net.Conn) (*session, error) {
+	conn, err := net.Dial("unix", s.server) //nolint:noctx // a socket of this machine
+	if err != nil {
+		return nil, err
+	}
+	on := &session{of: s, begun: parameters(startup), conn: conn, reader: bufio.NewReaderSize(conn, 64<<10)}
+	if _, err := conn.Write(startup); err != nil {
+		on.end()
+		return nil, err
+	}
+	for authenticated := false; ; {
+		kind, message, err := read(on.reader)
+		if err == nil {
+			_, err = client.Write(message)
+		}
+		switch {
+		case err != nil || kind == 'E':
+			on.end()
+			return nil, errors.Join(err, errors.New("the session did not begin"))
+		case kind == 'R' && binary.BigEndian.Uint32(message[5:]) == 0:
+			authenticated = true
+		case kind == 'R' && binary.BigEndian.Uint32(message[5:]) != 12: // 12: the last word of SCRAM, without an answer
+			_, answer, err := read(from)
+			if err == nil {
+				_, err = conn.Write(answer)
+			}
+			if err != nil {
+				on.end()
+				return nil, err
+			}
+		}
+		if authenticated && kind != 'N' {
+			on.hello = append(on.hello, message...)
+		}
+		if kind == 'Z' {
+			return on, nil
+		}
+	}
+}
+
+// serve passes on what a client and the server say, until the client ends. It reports whether the session is at rest
+// then.
+func (on *session) serve(from *bufio.Reader, client net.Conn) bool {
+	var mu sync.Mutex
+	status, asked, answered := byte('I'), 0, 0 // of the transaction; answers are ready when both are equal
+	closing, failed := false, false
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		to := bufio.NewWriterSize(client, 64<<10)
+		for {
+			if on.reader.Buffered() == 0 && to.Flush() != nil {
+				_ = client.Close()
+			}
+			head, err := on.reader.Peek(5)
+			if err != nil {
+				_ = to.Flush()
+				_ = client.Close()
+				return
+			}
+			kind, length := head[0], int64(binary.BigEndian.Uint32(head[1:]))+1
+			if kind == 'Z' {
+				message := make([]byte, length)
+				if _, err := io.ReadFull(on.reader, message); err != nil {
+					return
+				}
+				_, _ = to.Write(message)
+				mu.Lock()
+				status = message[5]
+				answered++
+				last := closing && answered >= asked
+				mu.Unlock()
+				if last {
+					_ = to.Flush()
+					return
+				}
+				continue
+			}
+			if kind == 'E' {
+				mu.Lock()
+				failed = closing
+				mu.Unlock()
+			}
+			if _, err := io.CopyN(to, on.reader, length); err != nil {
+				_ = client.Close()
+				return
+			}
+		}
+	}()
+	to := bufio.NewWriterSize(on.conn, 64<<10)
+	clean := false
+	for from.Buffered() > 0 || to.Flush() == nil {
+		head, err := from.Peek(5)
+		if err != nil {
+			break
+		}
+		kind, length := head[0], int64(binary.BigEndian.Uint32(head[1:]))+1
+		if kind == 'X' {
+			clean = to.Flush() == nil
+			break
+		}
+		if kind == 'Q' || kind == 'S' || kind == 'F' { // each is answered by one ReadyForQuery
+			mu.Lock()
+			asked++
+			mu.Unlock()
+		}
+		if _, err := io.CopyN(to, from, length); err != nil {
+			break
+		}
+	}
+	mu.Lock()
+	clean = clean && status == 'I' && asked == answered
+	// A question of the session's own ends the answers to the client, so that nobody else reads the connection.
+	closing, asked = clean, asked+1
+	mu.Unlock()
+	if clean && on.ask("DISCARD ALL") == nil {
+		<-done
+		mu.Lock()
+		defer mu.Unlock()
+		return answered == asked && !failed
+	}
+	_ = on.conn.Close()
+	<-done
+	return false
+}
+
+// rest keeps a session for the next client.
+func (s *sessions) rest(on *session) {
+	if on.ask(restful) != nil || on.answer() != nil {
+		on.end()
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.idle = append(s.idle, on); len(s.idle) > mostResting {
+		s.idle[0].end()
+		s.idle = s.idle[1:]
+	}
+}
+
+// wake returns a session that began in the same way; nil: there is none.
+func (s *sessions) wake(parameters string) *session {
+	for {
+		s.mu.Lock()
+		i := len(s.idle) - 1
+		for ; i >= 0 && s.idle[i].begun != parameters; i-- {
+		}
+		if i < 0 {
+			s.mu.Unlock()
+			return nil
+		}
+		on := s.idle[i]
+		s.idle = slices.Delete(s.idle, i, i+1)
+		s.mu.Unlock()
+		if on.ask(wakeful) == nil && on.answer() == nil {
+			return on
+		}
+		on.end() // its database is gone, or a test has ended it
+	}
+}
+
+func (on *session) end() { _ = on.conn.Close() }
+
+// ask sends a statement.
+func (on *session) ask(sql string) error {
+	message := binary.BigEndian.AppendUint32([]byte{'Q'}, uint32(len(sql)+5))
+	_, err := on.conn.Write(append(append(message, sql...), 0))
+	return err
+}
+
+// answer reads the answer to a statement.
+func (on *session) answer() error {
+	for {
+		kind, message, err := read(on.reader)
+		switch {
+		case err != nil:
+			return err
+		case kind == 'E':
+			return fmt.Errorf("the server said %q", message)
+		case kind == 'Z':
+			return nil
+		}
+	}
+}
+
+// read reads one message.
+func read(r *bufio.Reader) (kind byte, message []byte, err error) {
+	head, err := r.Peek(5)
+	if err != nil {
+		return 0, nil, err
+	}
+	message = make([]byte, int64(binary.BigEndian.Uint32(head[1:]))+1)
+	_, err = io.ReadFull(r, message)
+	return message[0], message, err
+}
+
+// readStartup reads the first message of a client. It has no kind.
+func readStartup(r io.Reader) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	message := make([]byte, binary.BigEndian.Uint32(head[:]))
+	copy(message, head[:])
+	_, err := io.ReadFull(r, message[4:])
+	return message, err
+}
+
+// parameters are those with which a session is to begin. Clients name them in any order.
+func parameters(startup []byte) string {
+	words := strings.Split(string(startup[8:]), "\x00")
+	pairs := make([]string, 0, len(words)/2)
+	for pair := range slices.Chunk(words, 2) {
+		pairs = append(pairs, strings.Join(pair, "="))
+	}
+	slices.Sort(pairs)
+	return strings.Join(pairs, "\x00")
+}
+
+// cancellation begins a request to cancel a statement, in place of a session.
+const cancellation = 80877102
+
+// through returns the DSN of the shared server with the socket of sessions in place of its own.
+func (s *sessions) through(t testing.TB, dsn string) string {
+	t.Helper()
+	return throughSocket(t, dsn, s.dir, s.port)
+}
