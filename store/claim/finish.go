@@ -43,8 +43,8 @@ func (s *Claims) Finish(
 	if len(suspect) > 0 && !s.isSound(ctx) {
 		suspect, outcomes = nil, slices.Clone(all)
 	}
-	for _, o := range suspect {
-		s.leaveOut(ctx, left, o, s.suspects.why(o.Job.ID))
+	for _, f := range suspect {
+		s.leaveOut(ctx, left, f.Item, f.Err)
 	}
 	inParts := len(left.Failing) > 0 // the leases end with the whole batch, or after all its parts
 	slices.SortStableFunc(outcomes, func(a, b domain.Outcome) int { return cmp.Compare(a.Job.Tenant, b.Job.Tenant) })

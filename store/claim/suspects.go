@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/store/aside"
 )
 
 // suspects are jobs of which an outcome could not be written, each with the reason. Most likely the next ones cannot be
@@ -16,27 +17,21 @@ type suspects struct {
 	jobs map[uuid.UUID]error
 }
 
-// among splits outcomes into those of suspects and others. One alone is tried.
-func (s *suspects) among(outcomes []domain.Outcome) (suspect, others []domain.Outcome) {
+// among splits outcomes into those of suspects, with the reasons, and others. One alone is tried.
+func (s *suspects) among(outcomes []domain.Outcome) (suspect []aside.Failed[domain.Outcome], others []domain.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.jobs) == 0 || len(outcomes) == 1 {
 		return nil, outcomes
 	}
 	for _, o := range outcomes {
-		if s.jobs[o.Job.ID] != nil {
-			suspect = append(suspect, o)
+		if why := s.jobs[o.Job.ID]; why != nil {
+			suspect = append(suspect, aside.Failed[domain.Outcome]{Item: o, Err: why})
 		} else {
 			others = append(others, o)
 		}
 	}
 	return suspect, others
-}
-
-func (s *suspects) why(job uuid.UUID) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.jobs[job]
 }
 
 func (s *suspects) add(job uuid.UUID, why error) {
