@@ -43,10 +43,7 @@ func (s *Claims) Finish(
 	if len(suspect) > 0 && !s.isSound(ctx) {
 		suspect, outcomes = nil, slices.Clone(all)
 	}
-	for _, f := range suspect {
-		s.leaveOut(ctx, left, f.Item, f.Err)
-	}
-	inParts := len(left.Failing) > 0 // the leases end with the whole batch, or after all its parts
+	inParts := len(suspect) > 0 // the leases end with the whole batch, or after all its parts
 	slices.SortStableFunc(outcomes, func(a, b domain.Outcome) int { return cmp.Compare(a.Job.Tenant, b.Job.Tenant) })
 	failed, err := s.apart(ctx, outcomes, func(ctx context.Context, part []domain.Outcome) error {
 		if len(part) == len(all) {
@@ -67,10 +64,7 @@ func (s *Claims) Finish(
 	if len(failed) > 0 && !s.isSound(ctx) {
 		return 0, failed[0].Err // all are kept, and written again
 	}
-	for _, f := range failed {
-		s.leaveOut(ctx, left, f.Item, f.Err)
-		s.suspects.add(f.Item.Job.ID, f.Err)
-	}
+	s.leaveOut(ctx, left, append(suspect, failed...))
 	switch {
 	case err != nil:
 		return 0, err
