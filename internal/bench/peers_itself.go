@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
+	"punctual/httpapi/client"
 	"punctual/internal/process"
 )
 
@@ -31,6 +33,10 @@ func (s *itself) start(ctx context.Context, of load) (workers []*process.Process
 	s.must(process.Create(ctx, s.replicas[0].API, crons))
 	if of.jobs > 0 {
 		due, _ = s.herd(ctx, s.replicas[0], of.jobs, func(due time.Time, try, i int) process.JobSpec {
+			if try > 0 && i == 0 { // the requests of the try before do not count
+				_, err := client.New(of.url).Do(ctx, http.MethodDelete, "", nil, nil)
+				s.must(err)
+			}
 			return invoices(fmt.Sprintf("job-%d-%d", try, i), oneShot(due.Add(time.Duration(i)*of.every)), of.url)
 		})
 	}

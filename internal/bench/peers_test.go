@@ -132,6 +132,22 @@ func TestTheTargetRecordsWhetherAClientWasAnswered(t *testing.T) {
 	}
 }
 
+// What came of an abandoned try does not count.
+func TestTheTargetForgetsWhatItIsToldTo(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(&serving{})
+	t.Cleanup(s.Close)
+	to := &target{api: client.New(s.URL)}
+	for _, method := range []string{http.MethodPost, http.MethodDelete, http.MethodPost} {
+		if _, err := to.api.Do(t.Context(), method, "/burst/a", nil, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	if a, err := to.of(t.Context(), "/burst/a"); err != nil || a.Count != 1 {
+		t.Errorf("%d requests are counted, %v", a.Count, err)
+	}
+}
+
 func TestContendersTakeTurns(t *testing.T) {
 	t.Parallel()
 	a, b, c := &peer{path: "a"}, &peer{path: "b"}, &peer{path: "c"}

@@ -22,7 +22,7 @@ import (
 // empty 200 and counts the requests of each path. Below /late/ it also records how long after Punctual-Scheduled-For
 // they came. /hold/N/… answers when N requests have arrived, and /slow/DURATION/… after that time; for these, most
 // is the largest number open at once. /log/DURATION/… does as well, and records each visit. A GET of the same path
-// returns the count, with ?late the recorded times, and with ?visits the visits.
+// returns the count, with ?late the recorded times, and with ?visits the visits; a DELETE forgets them.
 func Target(ctx context.Context) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -76,6 +76,10 @@ func (t *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	found, ok := t.paths.Load(r.URL.Path)
 	if !ok {
 		found, _ = t.paths.LoadOrStore(r.URL.Path, &ledger{full: make(chan struct{})})
+	}
+	if r.Method == http.MethodDelete {
+		t.paths.Delete(r.URL.Path)
+		return
 	}
 	of := found.(*ledger)
 	if r.Method == http.MethodGet {
