@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"punctual/internal/privatepg"
 )
@@ -27,6 +28,9 @@ import (
 
 // mostResting bounds the sessions that rest, because each of them takes part in what Postgres tells all its processes.
 const mostResting = 40
+
+// answersWithin is how long a session without a client may take to answer. One that takes longer is not handed on.
+const answersWithin = 20 * time.Second
 
 // A session without a client has the application_name of the connections that recycle databases. What it has written is
 // counted at once, because recycling heeds the counts.
@@ -276,8 +280,9 @@ func (s *sessions) wake(parameters string) *session {
 
 func (on *session) end() { _ = on.conn.Close() }
 
-// ask sends a statement.
+// ask sends a statement, whose answer must come within a time.
 func (on *session) ask(sql string) error {
+	_ = on.conn.SetDeadline(time.Now().Add(answersWithin))
 	message := binary.BigEndian.AppendUint32([]byte{'Q'}, uint32(len(sql)+5))
 	_, err := on.conn.Write(append(append(message, sql...), 0))
 	return err
@@ -293,7 +298,7 @@ func (on *session) answer() error {
 		case kind == 'E':
 			return fmt.Errorf("the server said %q", message)
 		case kind == 'Z':
-			return nil
+			return on.conn.SetDeadline(time.Time{})
 		}
 	}
 }
