@@ -2556,7 +2556,7 @@ CREATE TABLE punctual.operations (
 );
 CREATE INDEX operations_by_tenant ON punctual.operations (tenant, id);
 CREATE INDEX operations_running ON punctual.operations (next_at) WHERE state = 'running';
-CREATE INDEX operations_last_run ON punctual.operations (job_id) WHERE last_run IS NOT NULL;
+CREATE INDEX operations_of_job ON punctual.operations (job_id) WHERE job_id IS NOT NULL;
 CREATE INDEX operations_ended ON punctual.operations (finished_at) WHERE finished_at IS NOT NULL;
 COMMENT ON TABLE  punctual.operations IS
     'Work on many dead letters, past slots or jobs. Any replica does the next batch of a running operation, and '

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/store/days"
 	"punctual/store/links"
 	"punctual/store/names"
@@ -29,6 +30,7 @@ type jobRow struct {
 	nextRunAt    *time.Time
 	definition   string // as stored, but opened
 	unopened     error  // why a body in it cannot be opened
+	backfilled   bool   // a backfill was ordered
 }
 
 // jobColumns leaves it to placeLastRuns to find when a one-shot without a schedule was completed.
@@ -36,7 +38,8 @@ const jobColumns = `j.id, t.name, j.version, punctual.job_state(j, s),
 	j.paused_at, j.paused_until, coalesce(j.paused_by, ''), coalesce(j.pause_note, ''),
 	j.created_at, j.updated_at, s.completed_at, j.tenant, ` + names.Lane + `,
 	coalesce(s.enabled, false), s.scheduled_for, s.next_run_at, v.definition::text,
-	f.failing_since, f.stale_since, f.overlapping_since`
+	f.failing_since, f.stale_since, f.overlapping_since,
+	EXISTS (SELECT FROM punctual.operations o WHERE o.job_id = j.id)`
 
 const jobTables = `punctual.jobs j
 	JOIN punctual.tenants t ON t.id = j.tenant
@@ -49,7 +52,7 @@ func scanJob(row pgx.CollectableRow) (*jobRow, error) {
 	var text seal.TriedDocument
 	err := row.Scan(&j.ID, &j.Tenant, &j.Version, &j.State, &j.PausedAt, &j.PausedUntil, &j.PausedBy, &j.PauseNote,
 		&j.CreatedAt, &j.UpdatedAt, &j.CompletedAt, &j.tenant, &j.lane, &j.enabled, &j.scheduledFor, &j.nextRunAt,
-		&text, &j.FailingSince, &j.StaleSince, &j.OverlappingSince)
+		&text, &j.FailingSince, &j.StaleSince, &j.OverlappingSince, &j.backfilled)
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +106,14 @@ const (
 	jobOfName = `ARRAY(` + holder + `)`
 )
 
+// mayHaveRunBefore reports whether the job may have runs that belong to days before a day, such as those of slots before
+// it was created: a one-shot's in the past, which an earlier version may have been, or those of a backfill.
+func (j *jobRow) mayHaveRunBefore(day time.Time) bool {
+	schedule := j.Definition.Schedule
+	return j.CreatedAt.Before(day) || j.Version > 1 || j.backfilled ||
+		schedule.Kind() == jobspec.KindAt && schedule.Instant().Before(day)
+}
+
 // readWithLastRun reads the one job that jobSQL selects, and its last run. The expression of gives the job's id. If the
 // run is of today or yesterday, all is one round trip.
 func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, of string, args ...any) (Record, error) {
@@ -126,7 +137,7 @@ func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, of string, args 
 	if err := showLinks(ctx, q, jobs); err != nil {
 		return Record{}, err
 	}
-	if len(last) == 0 {
+	if len(last) == 0 && job.mayHaveRunBefore(w.From) {
 		var err error
 		if found, err = runs.FindOlder(ctx, q, job.ID, w); err != nil {
 			return Record{}, err

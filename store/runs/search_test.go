@@ -19,6 +19,7 @@ import (
 	"punctual/store"
 	"punctual/store/days"
 	"punctual/store/jobs"
+	"punctual/store/letters"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -42,6 +43,7 @@ func scattered(c Fixture) (often, rare uuid.UUID, ids []uuid.UUID) {
 		ids = append(ids, c.Ran(often, c.Ago(age).Add(-12*time.Hour), status))
 	}
 	c.Ran(rare, c.Ago(40).Add(time.Hour), domain.StatusDead)
+	c.Exec(`UPDATE punctual.jobs SET created_at = $1`, c.Ago(90))
 	return often, rare, ids
 }
 
@@ -80,6 +82,23 @@ func TestAListGoesBackThroughAllDays(t *testing.T) {
 		})
 		if got := pg.Column(page, func(r runs.Run) uuid.UUID { return r.ID }); !slices.Equal(got, want) || next != "" {
 			t.Errorf("%s: %v (%q), want %v", what, got, next, want)
+		}
+	}
+}
+
+// A job may have run on days before it was created, and its last run is found there.
+func TestTheLastRunMayBeOlderThanItsJob(t *testing.T) {
+	c := NewFixture(t)
+	past := c.Ago(5)
+	c.Create("past", At(past))
+	c.Create("edited", At(past))
+	c.Edit("edited", Every(time.Hour))
+	c.Create("backfilled", Every(time.Hour))
+	c.Backfill(letters.BackfillRequest{Job: "backfilled", From: past.Add(-time.Hour), To: past.Add(time.Hour), Note: "x"})
+	for _, job := range []string{"past", "edited", "backfilled"} {
+		ran := c.Ran(c.Get(job).ID, past.Add(2*time.Hour), domain.StatusSucceeded)
+		if last := c.Get(job).LastRun; last == nil || last.ID != ran {
+			t.Errorf("%s: the last run is %+v", job, last)
 		}
 	}
 }
