@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -124,7 +125,7 @@ func CancelRuns(ctx context.Context, tx pg.Querier, ids []uuid.UUID, reason doma
 	var b pgx.Batch
 	b.Queue(freeCancelled, ids)
 	var made bool // the callers ask for Freed in any case
-	QueueChained(&b, ids, AnyDay, &made)
+	QueueChained(&b, ids, days.AnyDay, &made)
 	b.Queue(touchWorkflowsOf, ids)
 	return changed, pg.Wrap("following the end of cancelled runs", tx.SendBatch(ctx, &b).Close())
 }

@@ -5,6 +5,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/failpoint"
+	"punctual/store/days"
 )
 
 // edges are the runs among $1 that this transaction has ended, each with the other jobs that its end triggers, by the
@@ -87,8 +88,8 @@ ON CONFLICT DO NOTHING`
 // QueueChained makes the runs that the ends of runs trigger, of those that this transaction has ended. It comes after
 // the statements that end them. The runs that have ended, and those that they trigger, are of the given day. Once the
 // batch is read, made is set if a run may be claimed.
-func QueueChained(b *pgx.Batch, ended []uuid.UUID, on Day, made *bool) {
-	on.queue(b, enterChained, ended).Query(func(rows pgx.Rows) error {
+func QueueChained(b *pgx.Batch, ended []uuid.UUID, on days.Day, made *bool) {
+	on.Queue(b, enterChained, ended).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			*made = true
 		}
@@ -97,5 +98,5 @@ func QueueChained(b *pgx.Batch, ended []uuid.UUID, on Day, made *bool) {
 		}
 		return rows.Err()
 	})
-	on.queue(b, enterUpstream, ended)
+	on.Queue(b, enterUpstream, ended)
 }

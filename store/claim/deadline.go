@@ -9,6 +9,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/jobspec"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -45,7 +46,7 @@ func (d *deadlines) read(ctx context.Context) error {
 		return nil
 	}
 	if len(ids) > 0 {
-		live, err := d.claims.readLive(ctx, d.conn, new(pgx.Batch), concerned{runs: ids, on: dayOfRuns(ids)})
+		live, err := d.claims.readLive(ctx, d.conn, new(pgx.Batch), concerned{runs: ids, on: days.Common(ids...)})
 		if err != nil {
 			return err
 		}

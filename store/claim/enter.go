@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/days"
 	"punctual/store/pg"
 	"punctual/store/seal"
 )
@@ -95,7 +96,7 @@ const laneNow = `coalesce(s.lane, (SELECT punctual.lane_of(j.queue, v.definition
                              WHERE v.job_id = j.id AND v.version = j.version))`
 
 // enterRuns writes the runs and their rows in ready. They keep the order of the entries.
-var enterRuns = AnyDay.of(`
+var enterRuns = days.AnyDay.Of(`
 WITH ` + entering(`id, job_id, rerun_of, replay_of, scheduled_for, due_at, created_at, tenant, job_version, lane,
                                status, trigger, triggered_by, caused_by`, `
     SELECT u.id, u.job_id, u.rerun_of, u.replay_of, u.scheduled_for, u.due_at,

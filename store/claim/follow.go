@@ -10,6 +10,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/jobspec"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -47,7 +48,7 @@ type Following interface {
 	// Decide returns how an attempt has ended, and whether that is to be written.
 	Decide(o domain.Outcome) (domain.Outcome, Decision)
 	// QueueEnds queues what follows from outcomes that are written, on the day of the runs that succeeded, or AnyDay.
-	QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on Day)
+	QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on days.Day)
 
 	// Continues reports whether what follows from outcomes takes round trips of its own: see Continue.
 	Continues(outcomes []domain.Outcome) bool
@@ -91,7 +92,7 @@ func (Nothing) QueueRead(*pgx.Batch, []domain.Outcome) {}
 func (Nothing) Decide(o domain.Outcome) (domain.Outcome, Decision) { return o, ToWrite }
 
 // QueueEnds implements Following.
-func (Nothing) QueueEnds(*pgx.Batch, []domain.Outcome, Day) {}
+func (Nothing) QueueEnds(*pgx.Batch, []domain.Outcome, days.Day) {}
 
 // Continues implements Following.
 func (Nothing) Continues([]domain.Outcome) bool { return false }
@@ -193,7 +194,7 @@ func (f followings) Decide(o domain.Outcome) (_ domain.Outcome, d Decision) {
 }
 
 // QueueEnds implements Following.
-func (f followings) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on Day) {
+func (f followings) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on days.Day) {
 	for _, one := range f {
 		one.QueueEnds(b, outcomes, on)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/jobspec"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -31,7 +32,7 @@ func (f *fan) Learn(value []byte) error           { f.learned = string(value); r
 func (f *fan) Concerns(job *domain.Job) bool      { return job.Name == f.name }
 func (f *fan) Starts(job *domain.Job) bool        { return f.Concerns(job) }
 func (f *fan) QueueEvents(*pgx.Batch, []RunEvent) { *f.heard = append(*f.heard, f.name+" events") }
-func (f *fan) QueueEnds(_ *pgx.Batch, _ []domain.Outcome, _ Day) {
+func (f *fan) QueueEnds(_ *pgx.Batch, _ []domain.Outcome, _ days.Day) {
 	*f.heard = append(*f.heard, f.name+" ends")
 }
 func (f *fan) Asks() []string { return []string{f.name} }
@@ -51,7 +52,7 @@ func TestSeveralFollowersAreAsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	following.QueueEvents(nil, nil)
-	following.QueueEnds(nil, nil, AnyDay)
+	following.QueueEnds(nil, nil, days.AnyDay)
 	if want := []string{"a events", "b events", "a ends", "b ends"}; !slices.Equal(heard, want) {
 		t.Errorf("they were told %q, want %q", heard, want)
 	}

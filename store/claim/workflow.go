@@ -13,6 +13,7 @@ import (
 	"punctual/scheduler/failpoint"
 	"punctual/scheduler/jobspec"
 	"punctual/store/aside"
+	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 	"punctual/store/seal"
@@ -153,10 +154,10 @@ func (f *stepsFollowing) Continues(outcomes []domain.Outcome) bool {
 }
 
 // QueueEnds implements Following.
-func (f *stepsFollowing) QueueEnds(_ *pgx.Batch, outcomes []domain.Outcome, on Day) {
+func (f *stepsFollowing) QueueEnds(_ *pgx.Batch, outcomes []domain.Outcome, on days.Day) {
 	f.of, f.became = workflowsOf(outcomes), advanced{}
-	if on == AnyDay { // or the table of a day is missing
-		f.of.on = AnyDay
+	if on == days.AnyDay { // or the table of a day is missing
+		f.of.on = days.AnyDay
 	}
 }
 
@@ -186,7 +187,7 @@ type concerned struct {
 	begun []uuid.UUID               // those of them that begin
 	parts map[uuid.UUID]part        // of those of which nothing but steps ends, what decides about them, by run
 	jobs  map[uuid.UUID]*domain.Job // by run; nil: they are not known
-	on    Day                       // of their runs, and so of those of their steps
+	on    days.Day                  // of their runs, and so of those of their steps
 }
 
 // part is the part of a workflow that decides what follows when steps end.
@@ -224,14 +225,14 @@ func workflowsOf(outcomes []domain.Outcome) (c concerned) {
 		decides, last := c.jobs[run].After(steps)
 		c.parts[run] = part{decides, last}
 	}
-	c.on = dayOfRuns(c.runs)
+	c.on = days.Common(c.runs...)
 	return c
 }
 
 // queueLock begins workflows, and locks the rows of the others. It comes after the statements that end runs.
 func (c concerned) queueLock(b *pgx.Batch) {
 	if len(c.begun) > 0 {
-		c.on.queue(b, insertWorkflows, c.begun)
+		c.on.Queue(b, insertWorkflows, c.begun)
 	}
 	b.Queue(lockWorkflowsOf, pg.Prepared{}, c.runs)
 }
@@ -391,7 +392,7 @@ func (s *Claims) readLive(ctx context.Context, q pg.Querier, b *pgx.Batch, of co
 		w.due = w.marked || of.jobs != nil
 		return w, err
 	}
-	of.on.queue(b, readWorkflows, of.runs).Query(pg.Into(&all, scan))
+	of.on.Queue(b, readWorkflows, of.runs).Query(pg.Into(&all, scan))
 	if of.jobs != nil {
 		steps := of.queueSteps(b)
 		err := q.SendBatch(ctx, b).Close()
@@ -459,7 +460,7 @@ func (c concerned) queueSteps(b *pgx.Batch) *stepRuns {
 			ids, s.places[id] = append(ids, id), stepPlace{run, steps[i].Name}
 		}
 	}
-	c.on.queue(b, readSteps, ids).Query(pg.Into(&s.found, func(row pgx.CollectableRow) (r domain.StepRun, err error) {
+	c.on.Queue(b, readSteps, ids).Query(pg.Into(&s.found, func(row pgx.CollectableRow) (r domain.StepRun, err error) {
 		var finished *time.Time
 		err = row.Scan(&r.ID, &r.Status, &r.Reason, (*seal.Shown)(&r.Error), &r.CausedBy, &finished)
 		r.FinishedAt = pg.OrZero(finished)
@@ -535,7 +536,7 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of con
 	a.ended = len(ended) > 0
 	failpoint.At(failpoint.WorkflowDecided)
 	if len(rows) > 0 {
-		of.on.queue(b, enterSteps, stepColumns.Args(rows)...)
+		of.on.Queue(b, enterSteps, stepColumns.Args(rows)...)
 	}
 	if len(settled)+len(ended) > 0 {
 		b.Queue(settleWorkflows, pg.Prepared{}, settled, ended).Query(func(rows pgx.Rows) error {
@@ -669,7 +670,7 @@ func (s *Claims) advanceSome(ctx context.Context, some []uuid.UUID) (a advanced,
 			return err
 		}
 		var b pgx.Batch
-		if err := s.advance(ctx, tx, &b, concerned{runs: ids, on: dayOfRuns(ids)}, &a); err != nil || b.Len() == 0 {
+		if err := s.advance(ctx, tx, &b, concerned{runs: ids, on: days.Common(ids...)}, &a); err != nil || b.Len() == 0 {
 			return err
 		}
 		err = tx.SendBatch(ctx, &b).Close()

@@ -8,6 +8,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -40,12 +41,12 @@ type following struct {
 func (f *following) Concerns(job *domain.Job) bool { return len(job.Then) > 0 }
 
 // QueueEnds implements claim.Following. Whether a run has ended is up to the statement: a cancel may have come first.
-func (f *following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on claim.Day) {
+func (f *following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on days.Day) {
 	var runs []uuid.UUID
 	for _, o := range outcomes {
 		if f.Concerns(o.Job) {
 			if runs = append(runs, o.RunID); !on.Has(domain.IDTime(o.RunID), o.FinishedAt) {
-				on = claim.AnyDay
+				on = days.AnyDay
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -165,7 +166,7 @@ JOIN punctual.runs r ON r.id = u.id AND r.fence = u.fence AND r.id = ANY($1::uui
 WHERE p.run_id = r.id AND r.xmin = pg_current_xact_id()::xid`
 
 // QueueEnds implements claim.Following.
-func (f *following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, _ claim.Day) {
+func (f *following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, _ days.Day) {
 	var reported []*domain.Outcome
 	for i := range outcomes {
 		if outcomes[i].Reported {
