@@ -166,7 +166,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Claims = claim.New(
 		claim.Rooms{
 			DB: s.DB, Days: s.Days, Freezes: s.Freezes, Definitions: s.Definitions, Aside: s.Aside,
-			Followers: []claim.Follower{new(reports.Follower), links.Follower{}, s.defaults, payloadKey{secrets: s.Secrets}},
+			Followers: []claim.Follower{new(reports.Follower), links.Follower, s.defaults, payloadKey{secrets: s.Secrets}},
 		},
 		claim.Options{
 			Log: o.Log, Ended: o.Ended, Tracer: o.Tracer,

@@ -87,7 +87,7 @@ type Rooms struct {
 	Days        *days.Days
 	Freezes     *freeze.Switch
 	Definitions *definitions.Definitions
-	Followers   []Follower // are asked in this order
+	Followers   []Follower // are asked in this order, and the claim's own limits last
 	Aside       *aside.Aside
 }
 
@@ -97,9 +97,8 @@ func New(r Rooms, o Options) *Claims {
 		rooms: rooms{r.DB, r.Days, r.Freezes, r.Definitions, r.Aside}, options: o,
 		experience: experience{sieves: newSieves()},
 	}
-	s.followers = followers{rooms: r.Followers, own: func() []Following {
-		return []Following{&stepsFollowing{claims: s}, &limitsFollowing{}}
-	}}
+	s.followers = append(r.Followers, Follows(func() Following { return &stepsFollowing{claims: s} }),
+		Follows(func() Following { return &limitsFollowing{} }))
 	s.db.Prepare(func(ctx context.Context, conn pg.Querier) error {
 		if !s.guarding.Load() {
 			return nil

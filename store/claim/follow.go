@@ -114,11 +114,23 @@ type RunEvent struct {
 	Run   uuid.UUID
 }
 
-// followers are several as one: rooms, and the claim's own, which come last.
-type followers struct {
-	rooms []Follower
-	own   func() []Following
-}
+// Follows is a Follower that has nothing to read. It returns what follows in one transaction.
+type Follows func() Following
+
+// Follow implements Follower.
+func (f Follows) Follow(context.Context, pg.Querier) (Following, error) { return f(), nil }
+
+// FollowWithin implements Follower.
+func (f Follows) FollowWithin(context.Context, pg.Querier, int32) (Following, error) { return f(), nil }
+
+// Facts implements Follower.
+func (Follows) Facts() string { return `''` }
+
+// Learn implements Follower.
+func (Follows) Learn([]byte) error { return nil }
+
+// followers are several as one.
+type followers []Follower
 
 // Follow implements Follower.
 func (f followers) Follow(ctx context.Context, q pg.Querier) (Following, error) {
@@ -131,26 +143,25 @@ func (f followers) FollowWithin(ctx context.Context, q pg.Querier, tenant int32)
 }
 
 func (f followers) each(follow func(Follower) (Following, error)) (Following, error) {
-	var all followings
-	for _, one := range f.rooms {
-		following, err := follow(one)
-		if err != nil {
+	all := make(followings, len(f))
+	for i, one := range f {
+		var err error
+		if all[i], err = follow(one); err != nil {
 			return nil, err
 		}
-		all = append(all, following)
 	}
-	return append(all, f.own()...), nil
+	return all, nil
 }
 
 // Facts is SQL for an array of the followers' facts, which Learn hands out.
 func (f followers) Facts() string {
-	return `ARRAY[` + strings.Join(pg.Column(f.rooms, func(one Follower) string {
+	return `ARRAY[` + strings.Join(pg.Column(f, func(one Follower) string {
 		return `(` + one.Facts() + `)::text`
 	}), `, `) + `]::text[]`
 }
 
 func (f followers) Learn(values []string) error {
-	for i, one := range f.rooms {
+	for i, one := range f {
 		if err := one.Learn([]byte(values[i])); err != nil {
 			return err
 		}

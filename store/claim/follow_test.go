@@ -40,7 +40,7 @@ func (f *fan) Asks() []string { return []string{f.name} }
 func TestSeveralFollowersAreAsOne(t *testing.T) {
 	var heard []string
 	a, b := &fan{name: "a", heard: &heard}, &fan{name: "b", heard: &heard}
-	both := followers{rooms: []Follower{a, b}, own: func() []Following { return nil }}
+	both := followers{a, b}
 	if got, want := both.Facts(), `ARRAY[(SELECT 'a')::text, (SELECT 'b')::text]::text[]`; got != want {
 		t.Errorf("facts %s, want %s", got, want)
 	}

@@ -1,8 +1,6 @@
 package links
 
 import (
-	"context"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -12,24 +10,8 @@ import (
 	"punctual/store/pg"
 )
 
-// Follower makes the runs that the ends of runs trigger. It implements claim.Follower.
-type Follower struct{}
-
-// Follow implements claim.Follower.
-func (Follower) Follow(context.Context, pg.Querier) (claim.Following, error) {
-	return &following{}, nil
-}
-
-// FollowWithin implements claim.Follower.
-func (Follower) FollowWithin(context.Context, pg.Querier, int32) (claim.Following, error) {
-	return &following{}, nil
-}
-
-// Facts implements claim.Follower: the definitions say all that is needed.
-func (Follower) Facts() string { return `SELECT ''` }
-
-// Learn implements claim.Follower.
-func (Follower) Learn([]byte) error { return nil }
+// Follower makes the runs that the ends of runs trigger.
+var Follower = claim.Follows(func() claim.Following { return &following{} })
 
 // following is what follows in one transaction. It implements claim.Following.
 type following struct {
