@@ -16,6 +16,7 @@ import (
 	"punctual/store/aside"
 	"punctual/store/claim"
 	"punctual/store/events"
+	"punctual/store/flow"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/notices"
@@ -65,7 +66,7 @@ func (s *Store) Chores() []scheduler.Chore {
 		},
 		{
 			Name: claim.ChoreWorkflows, Does: "letting workflows continue",
-			Due: claim.WorkflowsDue, Batch: s.Claims.AdvanceWorkflows,
+			Due: flow.Due, Batch: s.Workflows.Advance,
 		},
 		{
 			Name: choreReports, Does: "ending runs as their targets have reported",

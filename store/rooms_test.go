@@ -33,6 +33,7 @@ func TestEachTableIsWrittenByOnePackage(t *testing.T) {
 		"dated_work":  {"claim/dated.go"},   // a claim meets a dated run that no longer fits its job
 		"tenants":     {"freeze/freeze.go"}, // whether a tenant is frozen
 		"limits":      {"claim/limits.go"},  // a start under a rate moves it on
+		"workflows":   {"claim/cancel.go"},  // whatever cancels a step has its workflow looked at
 		"job_secrets": {"jobs/versions.go"}, // no version refers to them any more
 		// One row has what every replica must know of the deployment.
 		"deployment": {

@@ -25,6 +25,7 @@ import (
 	"punctual/store/definitions"
 	"punctual/store/events"
 	"punctual/store/fleet"
+	"punctual/store/flow"
 	"punctual/store/freeze"
 	"punctual/store/history"
 	"punctual/store/jobs"
@@ -117,6 +118,7 @@ type Store struct {
 	Runs        *runs.Runs
 	Secrets     *secrets.Secrets // a credential.Source
 	Tenants     *tenants.Tenants
+	Workflows   *flow.Workflows
 
 	// Options are those of Open, with the defaults of absent ones.
 	Options Options
@@ -166,12 +168,16 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Claims = claim.New(
 		claim.Rooms{
 			DB: s.DB, Days: s.Days, Freezes: s.Freezes, Definitions: s.Definitions, Aside: s.Aside,
-			Followers: []claim.Follower{new(reports.Follower), links.Follower, s.defaults, payloadKey{secrets: s.Secrets}},
+			Followers: []claim.Follower{
+				new(reports.Follower), links.Follower, s.defaults, payloadKey{secrets: s.Secrets}, flow.Follower,
+			},
+			Overdue: flow.Overdue,
 		},
 		claim.Options{
 			Log: o.Log, Ended: o.Ended, Tracer: o.Tracer,
 			ChoresDue: choresDue, Chores: choresAsked, Soon: choresSoon, Always: choresAlways,
 		})
+	s.Workflows = flow.New(s.DB, s.Claims, s.Definitions, s.Aside, o.Log)
 	s.Events = events.New(s.DB, s.Days, s.Aside, events.Options{Log: o.Log, Kept: o.FailureRetention})
 	s.Fleet = fleet.New(s.DB.Callers)
 	s.History = history.New(s.DB.Callers, o.DefaultJitter)

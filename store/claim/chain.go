@@ -35,7 +35,7 @@ edges AS MATERIALIZED (
 // whether they overlap other runs, and looks again whether the job was deleted meanwhile. A run that cannot start is
 // recorded as skipped.
 var enterChained = edges + `,
-` + entering(`id, job_id, caused_by, scheduled_for, due_at, tenant, job_version, lane, trigger,
+` + Entering(`id, job_id, caused_by, scheduled_for, due_at, tenant, job_version, lane, trigger,
                                status, reason, finished_at`, `
     SELECT e.run, e.target, e.id, e.finished_at, e.finished_at, e.tenant, coalesce(j.version, 0),
            coalesce(`+laneNow+`, e.lane),

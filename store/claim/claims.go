@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -64,6 +65,7 @@ type rooms struct {
 	freezes     *freeze.Switch
 	definitions *definitions.Definitions
 	aside       *aside.Aside
+	overdue     Overdue
 }
 
 // experience is what claims and finishes have learned from those before.
@@ -89,16 +91,20 @@ type Rooms struct {
 	Definitions *definitions.Definitions
 	Followers   []Follower // are asked in this order, and the claim's own limits last
 	Aside       *aside.Aside
+	Overdue     Overdue
 }
+
+// Overdue judges runs of workflows that are due at an instant. It takes each as an outcome without a verdict. Await is
+// no end: the run is looked at again after RetryIn. With ReasonTimeout its time is up, and its last steps clean up.
+type Overdue func(ctx context.Context, q pg.Querier, runs []domain.Outcome, now time.Time) ([]domain.Outcome, error)
 
 // New returns Claims that stand on other rooms.
 func New(r Rooms, o Options) *Claims {
 	s := &Claims{
-		rooms: rooms{r.DB, r.Days, r.Freezes, r.Definitions, r.Aside}, options: o,
+		rooms: rooms{r.DB, r.Days, r.Freezes, r.Definitions, r.Aside, r.Overdue}, options: o,
 		experience: experience{sieves: newSieves()},
 	}
-	s.followers = append(r.Followers, Follows(func() Following { return &stepsFollowing{claims: s} }),
-		Follows(func() Following { return &limitsFollowing{} }))
+	s.followers = append(r.Followers, Follows(func() Following { return &limitsFollowing{} }))
 	s.db.Prepare(func(ctx context.Context, conn pg.Querier) error {
 		if !s.guarding.Load() {
 			return nil

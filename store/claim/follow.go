@@ -29,8 +29,8 @@ type Follower interface {
 }
 
 // Following is what follows in one transaction from what becomes of runs. Its statements come after those that write
-// the runs. They write no table of the claim, but they may read the runs, and queue what this package offers for it:
-// QueueChained.
+// the runs. They write no table of the claim but by what this package offers for it: QueueChained, QueueLate, Entering
+// and ComeDue.
 //
 // A finish asks its followers in their order, and each of them, in this order, QueueRead, Decide, QueueEnds and
 // Continue or Leave; and Asks once the transaction has committed.

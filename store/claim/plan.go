@@ -106,7 +106,7 @@ func QueueSkips(b *pgx.Batch, skips []Skip) {
 }
 
 var insertPending = days.AnyDay.Of(`
-WITH ` + entering(`created_at, status, `+plannedRuns.Names(), `
+WITH ` + Entering(`created_at, status, `+plannedRuns.Names(), `
     SELECT greatest(clock_timestamp(), u.due_at), 'pending', u.*
     FROM `+plannedRuns.Unnest("u")))
 
