@@ -1,6 +1,6 @@
 // Package store keeps everything durable in Postgres. Store puts the rooms below it together: claim (what the loops
 // need), what follows it (flow, links, reports, notices), the rooms of callers that stand on it (jobs, runs, letters,
-// history, fleet, overview, tenants, secrets), and what all stand on (freeze, definitions, days, audit and pg, which
+// history, fleet, overview, tenants, secrets), and what all stand on (freeze, fences, definitions, days, audit and pg, which
 // has connections and transactions). What is left here needs several rooms: writes with an Idempotency-Key, the chores
 // of a replica, and metrics. Start with package claim.
 //

@@ -37,7 +37,7 @@ func TestEachTableIsWrittenByOnePackage(t *testing.T) {
 		"job_secrets": {"jobs/versions.go"}, // no version refers to them any more
 		// One row has what every replica must know of the deployment.
 		"deployment": {
-			"claim/fences.go", "claim/replica.go", "freeze/identity.go", "secrets/datakeys.go", "jobs/zones.go",
+			"fences/fences.go", "claim/replica.go", "freeze/identity.go", "secrets/datakeys.go", "jobs/zones.go",
 			"archive/drop.go", "archive/work.go",
 		},
 		// The rows of a day that was dropped are read back.

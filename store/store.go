@@ -24,6 +24,7 @@ import (
 	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/events"
+	"punctual/store/fences"
 	"punctual/store/fleet"
 	"punctual/store/flow"
 	"punctual/store/freeze"
@@ -165,13 +166,14 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Changes = changes.New(s.DB)
 	s.Archives = archive.New(s.DB, archive.Options{Log: o.Log, Command: o.ArchiveCommand, Version: o.Version})
 	s.Days = days.New(s.DB, s.Archives, o.Retention, o.FailureRetention, o.Log)
+	guard := fences.New(s.DB, o.Log)
 	s.Claims = claim.New(
 		claim.Rooms{
 			DB: s.DB, Days: s.Days, Freezes: s.Freezes, Definitions: s.Definitions, Aside: s.Aside,
 			Followers: []claim.Follower{
 				new(reports.Follower), links.Follower, s.defaults, payloadKey{secrets: s.Secrets}, flow.Follower,
 			},
-			Overdue: flow.Overdue,
+			Fences: guard, Overdue: flow.Overdue,
 		},
 		claim.Options{
 			Log: o.Log, Ended: o.Ended, Tracer: o.Tracer,

@@ -14,6 +14,7 @@ import (
 	"punctual/store/aside"
 	"punctual/store/days"
 	"punctual/store/definitions"
+	"punctual/store/fences"
 	"punctual/store/freeze"
 	"punctual/store/pg"
 )
@@ -45,7 +46,6 @@ type Claims struct {
 	options   Options
 	followers followers
 	experience
-	failovers
 
 	takenBack atomic.Int64 // runs that nobody had and that were taken back: see Sweep and Lose
 
@@ -65,6 +65,7 @@ type rooms struct {
 	freezes     *freeze.Switch
 	definitions *definitions.Definitions
 	aside       *aside.Aside
+	fences      *fences.Guard
 	overdue     Overdue
 }
 
@@ -91,6 +92,7 @@ type Rooms struct {
 	Definitions *definitions.Definitions
 	Followers   []Follower // are asked in this order, and the claim's own limits last
 	Aside       *aside.Aside
+	Fences      *fences.Guard
 	Overdue     Overdue
 }
 
@@ -101,15 +103,13 @@ type Overdue func(ctx context.Context, q pg.Querier, runs []domain.Outcome, now 
 // New returns Claims that stand on other rooms.
 func New(r Rooms, o Options) *Claims {
 	s := &Claims{
-		rooms: rooms{r.DB, r.Days, r.Freezes, r.Definitions, r.Aside, r.Overdue}, options: o,
+		rooms: rooms{r.DB, r.Days, r.Freezes, r.Definitions, r.Aside, r.Fences, r.Overdue}, options: o,
 		experience: experience{sieves: newSieves()},
 	}
 	s.followers = append(r.Followers, Follows(func() Following { return &limitsFollowing{} }))
-	s.db.Prepare(func(ctx context.Context, conn pg.Querier) error {
-		if !s.guarding.Load() {
-			return nil
-		}
-		return s.guardFences(ctx, conn)
+	s.fences.OnOther(func() {
+		s.definitions.Forget() // lost versions have given their numbers to others
+		s.swept.Store(nil)
 	})
 	return s
 }

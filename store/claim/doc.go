@@ -58,5 +58,5 @@
 // limits that jobs share, and limits_release.go has those that wait there go on: their tables are limit_holders and
 // job_limits. locked.go finds a way around rows that a stranger has locked, with finish_locked.go, ready_locked.go and
 // due_locked.go.
-// replica.go and fences.go are the heartbeat and its guard against failovers.
+// replica.go is the heartbeat.
 package claim

@@ -119,7 +119,7 @@ func (s *Claims) finishAll(
 	err = s.wary.finish.try(func(wary bool) error {
 		write := func(on days.Day) error { // each try begins anew
 			f = finishing{outcomes: outcomes, released: released, following: following, on: on}
-			f.earlier = Earlier{earlier, s.startedFor(released, outcomes)}
+			f.earlier = Earlier{earlier, s.fences.StartedFor(released, outcomes)}
 			return f.run(ctx, s, s.db.Runs, wary)
 		}
 		err := write(DayOf(outcomes, earlier...))

@@ -43,8 +43,7 @@ func (s *Claims) Register(ctx context.Context, r scheduler.Replica) (map[string]
 	if err != nil {
 		return nil, err
 	}
-	s.guarding.Store(true)
-	if err := s.guardFences(ctx, s.db.Runs); err != nil {
+	if err := s.fences.Begin(ctx, s.db.Runs); err != nil {
 		return nil, err
 	}
 	if r.Queues == nil {
@@ -168,32 +167,18 @@ func (s *Claims) renew(
 	var frozen freeze.Row
 	var copied bool
 	var facts []string // for the followers
-	var b pgx.Batch
-	var line timeline
-	guarding := s.guarding.Load()
-	if guarding {
-		line.queue(&b)
-	}
-	b.Queue(s.renewing(less), replica, is.Draining, is.Lacks).QueryRow(pg.IntoPlaces(append([]any{
-		&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &facts, &p.AllowedTargets,
-	}, append(append(frozen.Targets(), &copied), limits.targets()...)...)...))
-	err = s.db.Heartbeats.SendBatch(ctx, &b).Close()
-	if guarding && s.hidesTimeline(err) {
-		return s.renew(ctx, replica, is, less)
-	}
+	err = s.fences.Send(ctx, s.db.Heartbeats, func(b *pgx.Batch) {
+		b.Queue(s.renewing(less), replica, is.Draining, is.Lacks).QueryRow(pg.IntoPlaces(append([]any{
+			&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &facts, &p.AllowedTargets,
+		}, append(append(frozen.Targets(), &copied), limits.targets()...)...)...))
+	})
 	if err != nil {
 		return p, s.db.TookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))
-	}
-	if guarding {
-		s.look(line, false)
-	}
-	if err := line.raise(ctx, s.db.Heartbeats); err != nil {
-		return p, err
 	}
 	for i, id := range ids {
 		p.Others = append(p.Others, scheduler.Heartbeat{Replica: id, Beat: beats[i]})
 	}
-	p.Replaced = s.replaced.Swap(false)
+	p.Replaced = s.fences.Replaced()
 	p.Limits, p.Frozen = limits.all(), frozen.InForce()
 	if less == everything {
 		if err := s.followers.Learn(facts); err != nil {
