@@ -91,7 +91,7 @@ func (s *Store) Chores() []scheduler.Chore {
 		},
 		{
 			Name: "service", Does: "noting which queues are served", Every: 10 * time.Second,
-			Batch: atOnce(s.Claims.NoteService),
+			Batch: atOnce(s.Replicas.NoteService),
 		},
 		{Name: "maintenance", Does: "maintenance", Every: time.Minute, Batch: atOnce(s.maintain)},
 		{Name: "hours", Does: "counting the runs of hours", Every: time.Minute, Batch: s.Overview.CountHours},
@@ -124,8 +124,8 @@ func (s *Store) maintain(ctx context.Context) (left bool, err error) {
 	allowances := s.Claims.ForgetAllowances(ctx)
 	used := s.Tenants.NoteKeysUsed(ctx)
 	gates := s.Claims.CheckGates(ctx)
-	seen := s.Claims.NoteReplicas(ctx)
-	return false, errors.Join(partitions, gates, cancels, allowances, used, seen, s.Claims.WarnOfUnserved(ctx))
+	seen := s.Replicas.NoteReplicas(ctx)
+	return false, errors.Join(partitions, gates, cancels, allowances, used, seen, s.Replicas.WarnOfUnserved(ctx))
 }
 
 // alarm logs an error if there will soon be no partition for new runs.

@@ -687,7 +687,7 @@ func (l *lived) takeOver(replica int) {
 	})
 	for n := 1; n > 0; {
 		var err error
-		n, err = l.Claims.Recover(l.T.Context(), lost)
+		n, err = l.Replicas.Recover(l.T.Context(), lost)
 		Must(l.T, err)
 	}
 	l.replicas[replica] = l.join()

@@ -116,7 +116,7 @@ func (c Fixture) DeleteJob(ref string) {
 func (c Fixture) Writes() map[string]func(jobspec.Definition) error {
 	c.T.Helper()
 	ctx, yes := c.T.Context(), true
-	queues, err := c.Claims.Queues(ctx)
+	queues, err := c.Replicas.Queues(ctx)
 	if err != nil {
 		c.T.Fatal(err)
 	}

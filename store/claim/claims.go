@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/trace"
 	"punctual/store/aside"
@@ -23,13 +22,8 @@ import (
 type Options struct {
 	Log *slog.Logger
 
-	// ChoresDue is SQL for an array of the names of the chores for which there is work now or within BeatSoon. A heartbeat
-	// asks it, so that an idle replica sends no other query for them.
-	ChoresDue string
-	Chores    []string // their names: all are asked for if that cannot be read
-
-	// Soon is the same for those whose work callers write in SQL. Each look for due work asks it, so that such work need
-	// not wait for a heartbeat.
+	// Soon is SQL for an array of the names of the chores that have work, of those whose work callers write in SQL. Each
+	// look for due work asks it, so that such work need not wait for a heartbeat.
 	Soon string
 	// Always is SQL for all of them. They are asked for if what Soon reads cannot be read.
 	Always string
@@ -53,9 +47,7 @@ type Claims struct {
 	// on; nil: at none.
 	swept atomic.Pointer[uuid.UUID]
 
-	tokenKey  atomic.Pointer[[]byte]          // the key that makes run tokens, once it was read
-	lean      lean                            // what heartbeats do without
-	lastPulse atomic.Pointer[scheduler.Pulse] // of the last heartbeat that has read the tenants; nil: none has
+	tokenKey atomic.Pointer[[]byte] // the key that makes run tokens, once it was read
 }
 
 // rooms are what claims stand on.
@@ -81,8 +73,6 @@ type experience struct {
 
 	uncompiled atomic.Bool // most of the last claim's definitions were not compiled yet: it is likely of the next one too
 }
-
-var _ scheduler.Store = (*Claims)(nil)
 
 // Rooms are the rooms that claims stand on.
 type Rooms struct {

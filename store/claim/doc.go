@@ -1,8 +1,7 @@
-// Package claim is the heart of the store: it claims due slots and ready runs, writes the outcomes of their attempts,
-// and keeps replicas alive. It owns the tables schedules, completions, runs, run_data, ready, attempts, claims,
-// exclusive, cancels, holds, replicas, queues, allowances and tenant_usage. The rooms above make, let through, cancel
-// and settle runs with it; it imports none of them. What else must happen when runs are written or end is left to
-// Followers.
+// Package claim is the heart of the store: it claims due slots and ready runs, and writes the outcomes of their
+// attempts. It owns the tables schedules, completions, runs, run_data, ready, attempts, claims, exclusive, cancels,
+// allowances and tenant_usage. The rooms above make, let through, cancel and settle runs with it; it imports none of
+// them. What else must happen when runs are written or end is left to Followers.
 //
 // The life of a slot is four transactions. Start reading with the first:
 //
@@ -58,5 +57,4 @@
 // limits that jobs share, and limits_release.go has those that wait there go on: their tables are limit_holders and
 // job_limits. locked.go finds a way around rows that a stranger has locked, with finish_locked.go, ready_locked.go and
 // due_locked.go.
-// replica.go is the heartbeat.
 package claim

@@ -3,7 +3,6 @@ package claim
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -21,11 +20,6 @@ type Follower interface {
 	Follow(ctx context.Context, q pg.Querier) (Following, error)
 	// FollowWithin is Follow within a transaction about jobs of one tenant.
 	FollowWithin(ctx context.Context, q pg.Querier, tenant int32) (Following, error)
-
-	// Facts is SQL for a value that every heartbeat reads for the follower, and Learn takes it. So Follow seldom has to
-	// read.
-	Facts() string
-	Learn(value []byte) error
 }
 
 // Following is what follows in one transaction from what becomes of runs. Its statements come after those that write
@@ -123,12 +117,6 @@ func (f Follows) Follow(context.Context, pg.Querier) (Following, error) { return
 // FollowWithin implements Follower.
 func (f Follows) FollowWithin(context.Context, pg.Querier, int32) (Following, error) { return f(), nil }
 
-// Facts implements Follower.
-func (Follows) Facts() string { return `''` }
-
-// Learn implements Follower.
-func (Follows) Learn([]byte) error { return nil }
-
 // followers are several as one.
 type followers []Follower
 
@@ -151,22 +139,6 @@ func (f followers) each(follow func(Follower) (Following, error)) (Following, er
 		}
 	}
 	return all, nil
-}
-
-// Facts is SQL for an array of the followers' facts, which Learn hands out.
-func (f followers) Facts() string {
-	return `ARRAY[` + strings.Join(pg.Column(f, func(one Follower) string {
-		return `(` + one.Facts() + `)::text`
-	}), `, `) + `]::text[]`
-}
-
-func (f followers) Learn(values []string) error {
-	for i, one := range f {
-		if err := one.Learn([]byte(values[i])); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // followings are what follows for each follower.

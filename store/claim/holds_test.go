@@ -49,7 +49,7 @@ func report(c Replica, states ...admit.HoldState) []admit.HoldOrder {
 	for i := range states {
 		states[i].Tenant = c.Tenant
 	}
-	orders, err := c.Claims.ReportHolds(c.T.Context(), c.ReplicaID, states)
+	orders, err := c.Replicas.ReportHolds(c.T.Context(), c.ReplicaID, states)
 	Must(c.T, err)
 	return orders
 }
@@ -131,7 +131,7 @@ func TestWhatNobodyHoldsBackIsReleased(t *testing.T) {
 	report(c, openHold("a.test:443"), openHold("b.test:443"))
 	unheld := func() bool { return c.Wants(scheduler.ChoreHolds) }
 	release := func() int {
-		if _, err := c.Claims.ReportHolds(t.Context(), uuid.New(), nil); err != nil { // of a replica that holds nothing back
+		if _, err := c.Replicas.ReportHolds(t.Context(), uuid.New(), nil); err != nil { // of a replica that holds nothing back
 			t.Fatal(err)
 		}
 		return c.Count(`SELECT count(*) FROM punctual.ready WHERE waits <> 'host'`)
@@ -247,7 +247,7 @@ func TestOverdueSaysWhatHoldsItBack(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
-	if queues, err := c.Claims.Unserved(t.Context()); err != nil || fmt.Sprint(queues) != "[nobody]" {
+	if queues, err := c.Replicas.Unserved(t.Context()); err != nil || fmt.Sprint(queues) != "[nobody]" {
 		t.Errorf("unserved: %v, %v", queues, err)
 	}
 	depths, _, err := c.Fleet.QueueDepths(t.Context(), c.Tenant)

@@ -307,7 +307,7 @@ func TestALimitHoldsWhileReplicasRace(t *testing.T) {
 					}
 					r.Finish(Succeeded(a))
 				}
-				_, err := r.Claims.Recover(t.Context(), nil)
+				_, err := r.Replicas.Recover(t.Context(), nil)
 				Must(t, err)
 				c.Exec(`UPDATE punctual.ready y SET due_at = now()
 					FROM (SELECT run_id FROM punctual.ready WHERE waits_on IS NULL FOR UPDATE SKIP LOCKED) free

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
 	"punctual/store/aside"
@@ -69,12 +68,9 @@ type claimedRuns struct {
 	reported bool // they end only as their targets have reported
 }
 
-// Recover implements scheduler.Store. It is an anti-join repeated on every sweep, never a reaction to one event.
-// Several replicas may do it at once, because every change is fenced.
-func (s *Claims) Recover(ctx context.Context, lost []scheduler.Heartbeat) (int, error) {
-	if err := s.remove(ctx, lost); err != nil {
-		return 0, err
-	}
+// TakeOver ends some of the claims of replicas that there are no more: their attempts are lost. It returns how many
+// runs it took back. Several replicas may do it at once, because every change is fenced.
+func (s *Claims) TakeOver(ctx context.Context) (int, error) {
 	others := []uuid.UUID{} // claims that this binary cannot end
 	for {
 		n, left, err := s.endClaims(ctx, orphaned, others, func(r claimedRun, now time.Time) domain.Outcome {

@@ -9,8 +9,8 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/audit"
-	"punctual/store/claim"
 	"punctual/store/pg"
+	"punctual/store/replicas"
 )
 
 // Breaker is one reason why runs of a tenant are held back, summed up over all replicas: a host that cannot be reached,
@@ -60,7 +60,7 @@ func (f *Fleet) Holds(ctx context.Context, tenant int32) ([]Breaker, error) {
 // every host. It returns how many holds that affects; the replicas release the runs within two seconds.
 func (f *Fleet) ResetHolds(ctx context.Context, tenant int32, host string) (n int, err error) {
 	err = f.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
-		if n, err = claim.ResetHolds(ctx, tx, tenant, host); err != nil {
+		if n, err = replicas.ResetHolds(ctx, tx, tenant, host); err != nil {
 			return err
 		}
 		tx.Ask(scheduler.ChoreHolds)

@@ -15,6 +15,7 @@ import (
 	"punctual/store/definitions"
 	"punctual/store/names"
 	"punctual/store/pg"
+	"punctual/store/replicas"
 	"punctual/store/seal"
 	"punctual/store/secrets"
 )
@@ -24,21 +25,21 @@ type facts struct {
 	// now is the database's clock, read after the locks were taken and not when the transaction began: a
 	// transaction that waited for a lock writes a later valid_from than the one it waited for.
 	now     time.Time
-	queues  claim.QueueSet
+	queues  replicas.QueueSet
 	secrets secrets.Facts // read only where a definition that is written has secrets
 	rules                 // the tenant's
 }
 
 // readFacts reads facts in one round trip with the statements that are already in the batch.
 func readFacts(ctx context.Context, q pg.Batcher, b *pgx.Batch, tenant int32) (facts, error) {
-	f := facts{queues: claim.QueueSet{}}
+	f := facts{queues: replicas.QueueSet{}}
 	b.Queue(`
 		SELECT clock_timestamp(), coalesce(t.max_jobs, 0), coalesce(t.min_interval, '0'),
 		       ARRAY(SELECT l.name FROM punctual.limits l WHERE l.tenant = w.tenant)
 		FROM (SELECT $1::integer AS tenant) w
 		LEFT JOIN punctual.tenants t ON t.id = w.tenant`,
 		pg.Prepared{}, tenant).QueryRow(pg.IntoPlaces(&f.now, &f.maxJobs, &f.minInterval, &f.limits))
-	b.Queue(claim.SelectQueues, pg.Prepared{}).Query(pg.IntoMap(f.queues))
+	b.Queue(replicas.SelectQueues, pg.Prepared{}).Query(pg.IntoMap(f.queues))
 	err := q.SendBatch(ctx, b).Close()
 	return f, err
 }

@@ -42,10 +42,10 @@ SELECT coalesce(json_object_agg(id, notify), '{}')
 FROM punctual.tenants
 WHERE notify IS NOT NULL AND deleted_at IS NULL`
 
-// Facts implements claim.Follower: it selects the defaults of all tenants.
+// Facts implements replicas.Learner: it selects the defaults of all tenants.
 func (b *Book) Facts() string { return selectDefaults }
 
-// Learn implements claim.Follower.
+// Learn implements replicas.Learner.
 func (b *Book) Learn(raw []byte) error {
 	e := edition{read: time.Now()}
 	if err := json.Unmarshal(raw, &e.defaults); err != nil {

@@ -33,10 +33,10 @@ const believed = 10 * time.Second
 const selectReporting = `
 SELECT coalesce(json_object_agg(id, true), '{}') FROM punctual.tenants WHERE reports_since IS NOT NULL`
 
-// Facts implements claim.Follower.
+// Facts implements replicas.Learner.
 func (f *Follower) Facts() string { return selectReporting }
 
-// Learn implements claim.Follower.
+// Learn implements replicas.Learner.
 func (f *Follower) Learn(raw []byte) error {
 	t := tenants{read: time.Now()}
 	if err := json.Unmarshal(raw, &t.report); err != nil {

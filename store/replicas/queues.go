@@ -1,4 +1,4 @@
-package claim
+package replicas
 
 import (
 	"context"
@@ -10,17 +10,18 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/jobspec"
+	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
 // Queues returns the number of every queue by its name.
-func (s *Claims) Queues(ctx context.Context) (map[string]int16, error) {
+func (s *Replicas) Queues(ctx context.Context) (map[string]int16, error) {
 	return readQueues(ctx, s.db.Callers.Reader(pg.Everybody))
 }
 
 // EnsureQueues registers new queues and returns the number of each of the given ones. Every replica does so when it
 // starts, for the queues that it serves.
-func (s *Claims) EnsureQueues(ctx context.Context, names []string) (map[string]int16, error) {
+func (s *Replicas) EnsureQueues(ctx context.Context, names []string) (map[string]int16, error) {
 	names = slices.Sorted(slices.Values(names))
 	// ON CONFLICT uses up a number each time, and there are only 8,000. So the statement tries only new names.
 	_, err := s.db.Runs.Exec(ctx, `
@@ -58,7 +59,7 @@ func (q QueueSet) ID(field, name string) (int16, error) {
 }
 
 // Unserved returns the queues that have due work and that no live replica serves.
-func (s *Claims) Unserved(ctx context.Context) ([]string, error) {
+func (s *Replicas) Unserved(ctx context.Context) ([]string, error) {
 	queues, err := pg.All(ctx, s.db.Chores, pgx.RowTo[string], `
 		SELECT q.name
 		FROM punctual.queues q
@@ -68,14 +69,14 @@ func (s *Claims) Unserved(ctx context.Context) ([]string, error) {
 		         WHERE s.enabled AND s.lane = (q.id * 4 + p)::smallint AND s.next_run_at <= now() LIMIT 1)
 		        UNION ALL
 		        (SELECT FROM punctual.waiting y
-		         WHERE y.lane = (q.id * 4 + p)::smallint AND `+Claimable+` AND y.due_at <= now() LIMIT 1)) due)
+		         WHERE y.lane = (q.id * 4 + p)::smallint AND `+claim.Claimable+` AND y.due_at <= now() LIMIT 1)) due)
 		ORDER BY q.name`)
 	return queues, pg.Wrap("looking for queues that no replica serves", err)
 }
 
 // WarnOfUnserved logs the queues that have due work and that no live replica serves. Replicas may serve one and be
 // unable to renew their heartbeats; then another replica would help as little.
-func (s *Claims) WarnOfUnserved(ctx context.Context) error {
+func (s *Replicas) WarnOfUnserved(ctx context.Context) error {
 	queues, err := s.Unserved(ctx)
 	for _, queue := range queues {
 		silent, err := pg.All(ctx, s.db.Chores, pgx.RowTo[string], `

@@ -1,4 +1,4 @@
-package claim
+package replicas
 
 import (
 	"context"
@@ -38,14 +38,14 @@ WHERE until IS NULL OR until < now() - interval '30 s'
 ON CONFLICT DO NOTHING`
 
 // NoteService notes which queues are served, so that it is known later why slots in a gap came late.
-func (s *Claims) NoteService(ctx context.Context) (left bool, err error) {
+func (s *Replicas) NoteService(ctx context.Context) (left bool, err error) {
 	_, err = s.db.Chores.Exec(ctx, noteService)
 	return false, pg.Wrap("noting which queues are served", err)
 }
 
 // NoteReplicas notes that the replicas that there are were seen, about once an hour. So the history names them for as
 // long as it has their runs.
-func (s *Claims) NoteReplicas(ctx context.Context) error {
+func (s *Replicas) NoteReplicas(ctx context.Context) error {
 	_, err := s.db.Chores.Exec(ctx, `
 		UPDATE punctual.replicas_seen s SET seen_at = now()
 		FROM punctual.replicas r

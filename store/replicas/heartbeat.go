@@ -1,11 +1,8 @@
-package claim
+package replicas
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
-	"punctual/scheduler/cron"
+	"punctual/scheduler/admit"
 	"punctual/store/aside"
 	"punctual/store/freeze"
 	"punctual/store/pg"
@@ -30,32 +27,7 @@ WITH back AS (
     WHERE d.singleton = free.singleton RETURNING true)`
 	renewedAt = `
 now() - CASE WHEN punctual.all_away() AND NOT EXISTS (SELECT FROM back) THEN interval '6 s' ELSE interval '0' END`
-	insertReplica = withBack + `,
-seen AS (INSERT INTO punctual.replicas_seen (id, host, version) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING)
-INSERT INTO punctual.replicas (id, host, version, zone_data, queues, renewed_at)
-VALUES ($1, $2, $3, $4, $5::jsonb, ` + renewedAt + `)
-ON CONFLICT (id) DO NOTHING`
 )
-
-// Register implements scheduler.Store.
-func (s *Claims) Register(ctx context.Context, r scheduler.Replica) (map[string]int16, error) {
-	queues, err := s.EnsureQueues(ctx, slices.Sorted(maps.Keys(r.Queues)))
-	if err != nil {
-		return nil, err
-	}
-	if err := s.fences.Begin(ctx, s.db.Runs); err != nil {
-		return nil, err
-	}
-	if r.Queues == nil {
-		r.Queues = map[string]int{} // the replica serves the API only
-	}
-	slots, err := json.Marshal(r.Queues)
-	if err != nil {
-		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
-	}
-	_, err = s.db.Runs.Exec(ctx, insertReplica, r.ID, r.Host, r.Version, cron.Zones().Release, string(slots))
-	return queues, s.db.TookWrite(pg.Wrap(fmt.Sprintf("registering replica %s", r.ID), err))
-}
 
 // reading is what a heartbeat reads besides the replica's own.
 type reading int
@@ -72,9 +44,11 @@ const (
 // is not lost for that: without work, the chores find out by themselves whether there is any; without tenants, what was
 // read of them last holds; and without claims, the replica looks for none that it does not know, and the recovery finds
 // out by itself whether a replica has left any.
-func (s *Claims) renewing(less reading) string {
+func (s *Replicas) renewing(less reading) string {
 	work := s.options.ChoresDue + `,
-		       ` + s.followers.Facts() + ``
+		       ARRAY[` + strings.Join(pg.Column(s.options.Learners, func(l Learner) string {
+		return `(` + l.Facts() + `)::text`
+	}), `, `) + `]::text[]`
 	tenants, limits := `(SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}')
 		        FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL)`, selectLimits
 	if less >= withoutWork {
@@ -110,7 +84,7 @@ func (s *Claims) renewing(less reading) string {
 
 // Renew implements scheduler.Store. It takes one round trip on a connection of its own, so that neither a slow network
 // nor a slow claim makes a replica look lost.
-func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Condition) (scheduler.Pulse, error) {
+func (s *Replicas) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Condition) (scheduler.Pulse, error) {
 	last := s.lastPulse.Load()
 	for less := s.lean.now(); ; less++ {
 		p, err := s.renewWithin(ctx, replica, is, less)
@@ -147,7 +121,7 @@ func (l *lean) set(less reading) { l.less, l.until = less, time.Now().Add(withou
 
 // renewWithin renews within a second, so that there is time to renew with less. The first heartbeat has more time: it
 // is made on a connection that has prepared nothing, on a server that may be cold, and there is no lease to lose yet.
-func (s *Claims) renewWithin(
+func (s *Replicas) renewWithin(
 	ctx context.Context, replica uuid.UUID, is scheduler.Condition, less reading,
 ) (scheduler.Pulse, error) {
 	if less < withoutClaims && s.lastPulse.Load() != nil {
@@ -158,7 +132,7 @@ func (s *Claims) renewWithin(
 	return s.renew(ctx, replica, is, less)
 }
 
-func (s *Claims) renew(
+func (s *Replicas) renew(
 	ctx context.Context, replica uuid.UUID, is scheduler.Condition, less reading,
 ) (p scheduler.Pulse, err error) {
 	var ids []uuid.UUID
@@ -166,7 +140,7 @@ func (s *Claims) renew(
 	var limits limitRows
 	var frozen freeze.Row
 	var copied bool
-	var facts []string // for the followers
+	var facts []string // for the learners
 	err = s.fences.Send(ctx, s.db.Heartbeats, func(b *pgx.Batch) {
 		b.Queue(s.renewing(less), replica, is.Draining, is.Lacks).QueryRow(pg.IntoPlaces(append([]any{
 			&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &facts, &p.AllowedTargets,
@@ -181,8 +155,10 @@ func (s *Claims) renew(
 	p.Replaced = s.fences.Replaced()
 	p.Limits, p.Frozen = limits.all(), frozen.InForce()
 	if less == everything {
-		if err := s.followers.Learn(facts); err != nil {
-			return p, err
+		for i, l := range s.options.Learners {
+			if err := l.Learn([]byte(facts[i])); err != nil {
+				return p, err
+			}
 		}
 	}
 	if less < withoutTenants {
@@ -196,7 +172,7 @@ func (s *Claims) renew(
 
 // freezeCopy freezes a database that has replaced the one of a running replica, unless it is adopted. The replica's
 // claims have noticed that on their own.
-func (s *Claims) freezeCopy(ctx context.Context) (*scheduler.Freeze, error) {
+func (s *Replicas) freezeCopy(ctx context.Context) (*scheduler.Freeze, error) {
 	s.definitions.Forget()
 	if err := s.freezes.Begin(ctx, freeze.Start{Dispatches: true}); err != nil {
 		return nil, err
@@ -205,32 +181,34 @@ func (s *Claims) freezeCopy(ctx context.Context) (*scheduler.Freeze, error) {
 	return f.Deployment, err
 }
 
-var heartbeats = pg.Columns[scheduler.Heartbeat]{
-	pg.Col("id", "uuid", func(h scheduler.Heartbeat) uuid.UUID { return h.Replica }),
-	pg.Col("beat", "bigint", func(h scheduler.Heartbeat) int64 { return h.Beat }),
+// selectLimits reads all limits as one row of arrays, so that a heartbeat can read it together with its other facts.
+const selectLimits = `
+SELECT coalesce(array_agg(id ORDER BY id), '{}') AS tenants,
+       coalesce(array_agg(name ORDER BY id), '{}') AS names,
+       coalesce(array_agg(coalesce(max_concurrent_runs, 0) ORDER BY id), '{}') AS concurrent,
+       coalesce(array_agg(coalesce(max_runs_per_second, 0) ORDER BY id), '{}') AS per_second,
+       coalesce(array_agg(frozen_at IS NOT NULL ORDER BY id), '{}') AS frozen
+FROM punctual.tenants
+WHERE max_concurrent_runs IS NOT NULL OR max_runs_per_second IS NOT NULL OR frozen_at IS NOT NULL`
+
+// limitRows is the result of selectLimits.
+type limitRows struct {
+	tenants, concurrent, perSecond []int32
+	names                          []string
+	frozen                         []bool
 }
 
-// remove removes lost replicas. A replica that has renewed since stays. So does one whose row another transaction has
-// locked: the next heartbeat tries again.
-func (s *Claims) remove(ctx context.Context, lost []scheduler.Heartbeat) error {
-	if len(lost) == 0 {
-		return nil
+func (r *limitRows) targets() []any {
+	return []any{&r.tenants, &r.names, &r.concurrent, &r.perSecond, &r.frozen}
+}
+
+func (r *limitRows) all() []admit.TenantLimits {
+	limits := make([]admit.TenantLimits, len(r.tenants))
+	for i, id := range r.tenants {
+		limits[i] = admit.TenantLimits{
+			Tenant: id, Name: r.names[i],
+			Concurrent: int(r.concurrent[i]), PerSecond: int(r.perSecond[i]), Frozen: r.frozen[i],
+		}
 	}
-	return pg.Wrap("removing lost replicas", pg.Exec(ctx, s.db.Runs, `
-		WITH still AS (
-		    SELECT r.id
-		    FROM punctual.replicas r
-		    JOIN `+heartbeats.Unnest("u")+` ON r.id = u.id AND r.beat = u.beat
-		    ORDER BY r.id FOR UPDATE OF r SKIP LOCKED)
-		DELETE FROM punctual.replicas r USING still s WHERE r.id = s.id`, heartbeats.Args(lost)...))
-}
-
-// Deregister implements scheduler.Store.
-func (s *Claims) Deregister(ctx context.Context, replica uuid.UUID) error {
-	// Other replicas first recover the outcomes that it could not write: until then its runs count.
-	return pg.Wrap(fmt.Sprintf("deregistering replica %s", replica), pg.Exec(ctx, s.db.Runs, `
-		WITH gone AS (
-			DELETE FROM punctual.allowances
-			WHERE replica = $1 AND NOT EXISTS (SELECT FROM punctual.claims WHERE replica = $1))
-		DELETE FROM punctual.replicas WHERE id = $1`, replica))
+	return limits
 }
