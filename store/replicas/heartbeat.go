@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
-	"punctual/scheduler/admit"
 	"punctual/store/aside"
 	"punctual/store/freeze"
 	"punctual/store/pg"
@@ -49,14 +48,18 @@ func (s *Replicas) renewing(less reading) string {
 		       ARRAY[` + strings.Join(pg.Column(s.options.Learners, func(l Learner) string {
 		return `(` + l.Facts() + `)::text`
 	}), `, `) + `]::text[]`
-	tenants, limits := `(SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}')
-		        FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL)`, selectLimits
+	tenants := `(SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}')
+		        FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL),
+		       (SELECT coalesce(json_agg(json_build_object(
+		            'Tenant', id, 'Name', name, 'Concurrent', coalesce(max_concurrent_runs, 0),
+		            'PerSecond', coalesce(max_runs_per_second, 0), 'Frozen', frozen_at IS NOT NULL) ORDER BY id), '[]')
+		        FROM punctual.tenants
+		        WHERE max_concurrent_runs IS NOT NULL OR max_runs_per_second IS NOT NULL OR frozen_at IS NOT NULL)`
 	if less >= withoutWork {
 		work = `'{` + strings.Join(s.options.Chores, ",") + `}'::text[], NULL::text[]`
 	}
 	if less >= withoutTenants {
-		tenants = `NULL::json`
-		limits = `SELECT NULL::int[], NULL::text[], NULL::int[], NULL::int[], NULL::boolean[]`
+		tenants = `NULL::json, NULL::json`
 	}
 	claims := `(SELECT coalesce(array_agg(id), '{}') FROM punctual.claims WHERE replica = $1)`
 	orphans := `EXISTS (SELECT FROM punctual.claims c
@@ -70,16 +73,15 @@ func (s *Replicas) renewing(less reading) string {
 		    SET beat = beat + 1, draining = $2, lacks = nullif($3, ''), renewed_at = ` + renewedAt + `
 		    WHERE id = $1 RETURNING id)
 		SELECT EXISTS (SELECT FROM renewed),
-		       (SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM punctual.replicas WHERE id <> $1),
-		       (SELECT coalesce(array_agg(beat ORDER BY id), '{}') FROM punctual.replicas WHERE id <> $1),
+		       (SELECT coalesce(json_agg(json_build_object('Replica', id, 'Beat', beat) ORDER BY id), '[]')
+		        FROM punctual.replicas WHERE id <> $1),
 		       ` + claims + `,
 		       (SELECT coalesce(array_agg(run_id), '{}') FROM punctual.cancels WHERE replica = $1),
 		       ` + orphans + `,
 		       ` + work + `,
 		       ` + tenants + `,
-		       d.*, l.*
-		FROM (SELECT ` + freeze.Columns + `, punctual.is_copy(database_name, system_identifier) FROM punctual.deployment) d,
-		     (` + limits + `) l`
+		       ` + freeze.Columns + `, punctual.is_copy(database_name, system_identifier)
+		FROM punctual.deployment`
 }
 
 // Renew implements scheduler.Store. It takes one round trip on a connection of its own, so that neither a slow network
@@ -135,25 +137,18 @@ func (s *Replicas) renewWithin(
 func (s *Replicas) renew(
 	ctx context.Context, replica uuid.UUID, is scheduler.Condition, less reading,
 ) (p scheduler.Pulse, err error) {
-	var ids []uuid.UUID
-	var beats []int64
-	var limits limitRows
 	var frozen freeze.Row
 	var copied bool
 	var facts []string // for the learners
 	err = s.fences.Send(ctx, s.db.Heartbeats, func(b *pgx.Batch) {
 		b.Queue(s.renewing(less), replica, is.Draining, is.Lacks).QueryRow(pg.IntoPlaces(append([]any{
-			&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &facts, &p.AllowedTargets,
-		}, append(append(frozen.Targets(), &copied), limits.targets()...)...)...))
+			&p.Known, &p.Others, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &facts, &p.AllowedTargets, &p.Limits,
+		}, append(frozen.Targets(), &copied)...)...))
 	})
 	if err != nil {
 		return p, s.db.TookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))
 	}
-	for i, id := range ids {
-		p.Others = append(p.Others, scheduler.Heartbeat{Replica: id, Beat: beats[i]})
-	}
-	p.Replaced = s.fences.Replaced()
-	p.Limits, p.Frozen = limits.all(), frozen.InForce()
+	p.Replaced, p.Frozen = s.fences.Replaced(), frozen.InForce()
 	if less == everything {
 		for i, l := range s.options.Learners {
 			if err := l.Learn([]byte(facts[i])); err != nil {
@@ -179,36 +174,4 @@ func (s *Replicas) freezeCopy(ctx context.Context) (*scheduler.Freeze, error) {
 	}
 	f, err := freeze.Read(ctx, s.db.Heartbeats, freeze.Deployment)
 	return f.Deployment, err
-}
-
-// selectLimits reads all limits as one row of arrays, so that a heartbeat can read it together with its other facts.
-const selectLimits = `
-SELECT coalesce(array_agg(id ORDER BY id), '{}') AS tenants,
-       coalesce(array_agg(name ORDER BY id), '{}') AS names,
-       coalesce(array_agg(coalesce(max_concurrent_runs, 0) ORDER BY id), '{}') AS concurrent,
-       coalesce(array_agg(coalesce(max_runs_per_second, 0) ORDER BY id), '{}') AS per_second,
-       coalesce(array_agg(frozen_at IS NOT NULL ORDER BY id), '{}') AS frozen
-FROM punctual.tenants
-WHERE max_concurrent_runs IS NOT NULL OR max_runs_per_second IS NOT NULL OR frozen_at IS NOT NULL`
-
-// limitRows is the result of selectLimits.
-type limitRows struct {
-	tenants, concurrent, perSecond []int32
-	names                          []string
-	frozen                         []bool
-}
-
-func (r *limitRows) targets() []any {
-	return []any{&r.tenants, &r.names, &r.concurrent, &r.perSecond, &r.frozen}
-}
-
-func (r *limitRows) all() []admit.TenantLimits {
-	limits := make([]admit.TenantLimits, len(r.tenants))
-	for i, id := range r.tenants {
-		limits[i] = admit.TenantLimits{
-			Tenant: id, Name: r.names[i],
-			Concurrent: int(r.concurrent[i]), PerSecond: int(r.perSecond[i]), Frozen: r.frozen[i],
-		}
-	}
-	return limits
 }

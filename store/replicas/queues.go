@@ -3,21 +3,13 @@ package replicas
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler/jobspec"
 	"punctual/store/claim"
 	"punctual/store/pg"
 )
-
-// Queues returns the number of every queue by its name.
-func (s *Replicas) Queues(ctx context.Context) (map[string]int16, error) {
-	return readQueues(ctx, s.db.Callers.Reader(pg.Everybody))
-}
 
 // EnsureQueues registers new queues and returns the number of each of the given ones. Every replica does so when it
 // starts, for the queues that it serves.
@@ -32,30 +24,9 @@ func (s *Replicas) EnsureQueues(ctx context.Context, names []string) (map[string
 	if err != nil {
 		return nil, s.db.TookWrite(fmt.Errorf("registering queues: %w", err))
 	}
-	all, err := readQueues(ctx, s.db.Runs)
-	maps.DeleteFunc(all, func(name string, _ int16) bool { return !slices.Contains(names, name) })
-	return all, err
-}
-
-// QueueSet knows the number of each queue by its name.
-type QueueSet map[string]int16
-
-// SelectQueues selects a QueueSet.
-const SelectQueues = `SELECT name, id FROM punctual.queues`
-
-func readQueues(ctx context.Context, q pg.Querier) (QueueSet, error) {
-	queues, err := pg.Map[string, int16](ctx, q, SelectQueues)
+	queues, err := pg.Map[string, int16](ctx, s.db.Runs, `
+		SELECT name, id FROM punctual.queues WHERE name = ANY($1::text[])`, names)
 	return queues, pg.Wrap("reading queues", err)
-}
-
-// ID returns the number of a queue. The error blames the field that names it if there is no such queue.
-func (q QueueSet) ID(field, name string) (int16, error) {
-	id, ok := q[name]
-	if !ok {
-		return 0, jobspec.Blame(field, "there is no queue %.80q; there are: %s",
-			name, strings.Join(slices.Sorted(maps.Keys(q)), ", "))
-	}
-	return id, nil
 }
 
 // Unserved returns the queues that have due work and that no live replica serves.
