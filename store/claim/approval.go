@@ -21,7 +21,7 @@ import (
 func (s *Claims) Decide(
 	ctx context.Context, tenant int32, run uuid.UUID, d domain.Decision, then func(tx *pg.Tx, of int32) error,
 ) error {
-	following, err := s.followers.Follow(ctx, s.db.Callers)
+	following, err := s.followers.Follow(ctx, s.db.Callers, pg.Everybody)
 	if err != nil {
 		return err
 	}

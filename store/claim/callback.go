@@ -219,7 +219,7 @@ func (s *Claims) endCalled(
 	var outcomes []domain.Outcome
 	var written map[uuid.UUID]bool
 	other := false // the target has reported otherwise in a transaction of its own
-	following, err := s.followers.Follow(ctx, s.db.Callers)
+	following, err := s.followers.Follow(ctx, s.db.Callers, pg.Everybody)
 	if err != nil {
 		return err
 	}

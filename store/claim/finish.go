@@ -111,7 +111,7 @@ func (s *Claims) apart(
 func (s *Claims) finishAll(
 	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, earlier ...uuid.UUID,
 ) (superseded int, err error) {
-	following, err := s.followers.Follow(ctx, s.db.Runs)
+	following, err := s.followers.Follow(ctx, s.db.Runs, pg.Everybody)
 	if err != nil {
 		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
 	}

@@ -15,11 +15,9 @@ import (
 
 // Follower is a room above that is told what becomes of runs, in the transaction that writes it.
 type Follower interface {
-	// Follow returns what follows in one transaction. It is called before the transaction begins, because it may need a
-	// connection of its own, of the same pool.
-	Follow(ctx context.Context, q pg.Querier) (Following, error)
-	// FollowWithin is Follow within a transaction about jobs of one tenant.
-	FollowWithin(ctx context.Context, q pg.Querier, tenant int32) (Following, error)
+	// Follow returns what follows in one transaction of a tenant's, or of pg.Everybody's. Then it is called before the
+	// transaction begins, because it may need a connection of its own, of the same pool.
+	Follow(ctx context.Context, q pg.Querier, tenant int32) (Following, error)
 }
 
 // Following is what follows in one transaction from what becomes of runs. Its statements come after those that write
@@ -112,29 +110,17 @@ type RunEvent struct {
 type Follows func() Following
 
 // Follow implements Follower.
-func (f Follows) Follow(context.Context, pg.Querier) (Following, error) { return f(), nil }
-
-// FollowWithin implements Follower.
-func (f Follows) FollowWithin(context.Context, pg.Querier, int32) (Following, error) { return f(), nil }
+func (f Follows) Follow(context.Context, pg.Querier, int32) (Following, error) { return f(), nil }
 
 // followers are several as one.
 type followers []Follower
 
 // Follow implements Follower.
-func (f followers) Follow(ctx context.Context, q pg.Querier) (Following, error) {
-	return f.each(func(one Follower) (Following, error) { return one.Follow(ctx, q) })
-}
-
-// FollowWithin implements Follower.
-func (f followers) FollowWithin(ctx context.Context, q pg.Querier, tenant int32) (Following, error) {
-	return f.each(func(one Follower) (Following, error) { return one.FollowWithin(ctx, q, tenant) })
-}
-
-func (f followers) each(follow func(Follower) (Following, error)) (Following, error) {
+func (f followers) Follow(ctx context.Context, q pg.Querier, tenant int32) (Following, error) {
 	all := make(followings, len(f))
 	for i, one := range f {
 		var err error
-		if all[i], err = follow(one); err != nil {
+		if all[i], err = one.Follow(ctx, q, tenant); err != nil {
 			return nil, err
 		}
 	}

@@ -22,8 +22,7 @@ type fan struct {
 	heard *[]string
 }
 
-func (f *fan) Follow(context.Context, pg.Querier) (Following, error) { return f, f.fails }
-func (f *fan) FollowWithin(context.Context, pg.Querier, int32) (Following, error) {
+func (f *fan) Follow(context.Context, pg.Querier, int32) (Following, error) {
 	return f, f.fails
 }
 func (f *fan) Concerns(job *domain.Job) bool      { return job.Name == f.name }
@@ -38,7 +37,7 @@ func TestSeveralFollowersAreAsOne(t *testing.T) {
 	var heard []string
 	a, b := &fan{name: "a", heard: &heard}, &fan{name: "b", heard: &heard}
 	both := followers{a, b}
-	following, err := both.Follow(t.Context(), nil)
+	following, err := both.Follow(t.Context(), nil, pg.Everybody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +55,7 @@ func TestSeveralFollowersAreAsOne(t *testing.T) {
 		}
 	}
 	b.fails = errors.New("away")
-	_, err = both.FollowWithin(t.Context(), nil, 0)
+	_, err = both.Follow(t.Context(), nil, 1)
 	if !errors.Is(err, b.fails) {
 		t.Errorf("one fails, and the error is %v", err)
 	}

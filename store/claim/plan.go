@@ -133,7 +133,7 @@ func (s *Claims) Settle(
 			}
 		}
 	}
-	following, err := s.followers.FollowWithin(ctx, tx, job.Tenant)
+	following, err := s.followers.Follow(ctx, tx, job.Tenant)
 	if err != nil {
 		return err
 	}

@@ -121,7 +121,7 @@ func (s *Claims) claimWaiting(
 	ctx context.Context, claim scheduler.Claim, of taking, silent bool,
 ) (*waitingClaim, error) {
 	c := newWaitingClaim(s, claim, of, silent)
-	following, err := s.followers.Follow(ctx, s.db.Runs)
+	following, err := s.followers.Follow(ctx, s.db.Runs, pg.Everybody)
 	if err != nil {
 		return c, err
 	}

@@ -215,7 +215,7 @@ func (s *Claims) end(
 		outcomes = append(outcomes, judge(r, held.now))
 	}
 	over := slices.DeleteFunc(held.claims, func(id uuid.UUID) bool { return slices.Contains(left, id) })
-	following, err := s.followers.Follow(ctx, pool)
+	following, err := s.followers.Follow(ctx, pool, pg.Everybody)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -46,8 +46,14 @@ func (f *Follower) Learn(raw []byte) error {
 	return nil
 }
 
-// Follow implements claim.Follower.
-func (f *Follower) Follow(ctx context.Context, q pg.Querier) (claim.Following, error) {
+// Follow implements claim.Follower. A transaction of a tenant sees no other.
+func (f *Follower) Follow(ctx context.Context, q pg.Querier, tenant int32) (claim.Following, error) {
+	if tenant != pg.Everybody {
+		var reports bool
+		err := q.QueryRow(ctx, `SELECT reports_since IS NOT NULL FROM punctual.tenants WHERE id = $1`, tenant).Scan(&reports)
+		return &following{reporting: map[int32]bool{tenant: reports}},
+			pg.Wrap(fmt.Sprintf("reading whether tenant %d reports", tenant), err)
+	}
 	t := f.known.Load()
 	if t == nil || time.Since(t.read) >= believed {
 		t = &tenants{read: time.Now()}
@@ -57,14 +63,6 @@ func (f *Follower) Follow(ctx context.Context, q pg.Querier) (claim.Following, e
 		f.known.Store(t)
 	}
 	return &following{reporting: t.report}, nil
-}
-
-// FollowWithin implements claim.Follower. Such a transaction sees no other tenant.
-func (f *Follower) FollowWithin(ctx context.Context, q pg.Querier, tenant int32) (claim.Following, error) {
-	var reports bool
-	err := q.QueryRow(ctx, `SELECT reports_since IS NOT NULL FROM punctual.tenants WHERE id = $1`, tenant).Scan(&reports)
-	return &following{reporting: map[int32]bool{tenant: reports}},
-		pg.Wrap(fmt.Sprintf("reading whether tenant %d reports", tenant), err)
 }
 
 // following decides in one transaction. It implements claim.Following.
