@@ -59,7 +59,7 @@ func TestWorkThatIsWrittenForAChoreAsksForTheChore(t *testing.T) {
 		{"a recovery", scheduler.ChoreNotices, func() { c.WellAgain("a") }},
 		{"a failure that nobody is told of", "", func() { c.Finish(Failed(c.Begun("silent"))) }},
 		{"a reset", scheduler.ChoreHolds, func() {
-			_, err := c.Fleet.ResetHolds(t.Context(), c.Tenant, "")
+			_, err := c.Replicas.ResetHolds(t.Context(), c.Tenant, "")
 			Must(t, err)
 		}},
 	} {

@@ -127,27 +127,23 @@ func (f followers) Follow(ctx context.Context, q pg.Querier, tenant int32) (Foll
 	return all, nil
 }
 
-// followings are what follows for each follower.
+// followings are what follows for each follower. They implement Following.
 type followings []Following
 
-// Concerns implements Following.
 func (f followings) Concerns(job *domain.Job) bool {
 	return slices.ContainsFunc(f, func(one Following) bool { return one.Concerns(job) })
 }
 
-// Starts implements Following.
 func (f followings) Starts(job *domain.Job) bool {
 	return slices.ContainsFunc(f, func(one Following) bool { return one.Starts(job) })
 }
 
-// QueueEvents implements Following.
 func (f followings) QueueEvents(b *pgx.Batch, events []RunEvent) {
 	for _, one := range f {
 		one.QueueEvents(b, events)
 	}
 }
 
-// QueueRead implements Following.
 func (f followings) QueueRead(b *pgx.Batch, outcomes []domain.Outcome) {
 	for _, one := range f {
 		one.QueueRead(b, outcomes)
@@ -162,19 +158,16 @@ func (f followings) Decide(o domain.Outcome) (_ domain.Outcome, d Decision) {
 	return o, d
 }
 
-// QueueEnds implements Following.
 func (f followings) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on days.Day) {
 	for _, one := range f {
 		one.QueueEnds(b, outcomes, on)
 	}
 }
 
-// Continues implements Following.
 func (f followings) Continues(outcomes []domain.Outcome) bool {
 	return slices.ContainsFunc(f, func(one Following) bool { return one.Continues(outcomes) })
 }
 
-// Continue implements Following.
 func (f followings) Continue(ctx context.Context, q pg.Querier, b *pgx.Batch) error {
 	for _, one := range f {
 		if err := one.Continue(ctx, q, b); err != nil {
@@ -184,14 +177,12 @@ func (f followings) Continue(ctx context.Context, q pg.Querier, b *pgx.Batch) er
 	return nil
 }
 
-// Leave implements Following.
 func (f followings) Leave(b *pgx.Batch) {
 	for _, one := range f {
 		one.Leave(b)
 	}
 }
 
-// Asks implements Following.
 func (f followings) Asks() (chores []string) {
 	for _, one := range f {
 		chores = append(chores, one.Asks()...)

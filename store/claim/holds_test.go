@@ -206,7 +206,7 @@ func TestHoldsAreListedAndReset(t *testing.T) {
 	if orders := report(c, openHold("a.test:443")); len(orders) != 1 || orders[0].Reset || orders[0].Host != "a.test:443" {
 		t.Errorf("another replica has reached the host: %+v", orders)
 	}
-	if n, err := c.Fleet.ResetHolds(t.Context(), c.Tenant, "a.test:443"); err != nil || n != 2 {
+	if n, err := c.Replicas.ResetHolds(t.Context(), c.Tenant, "a.test:443"); err != nil || n != 2 {
 		t.Errorf("%d holds are reset, %v", n, err)
 	}
 	if orders := report(c, openHold("a.test:443")); len(orders) != 2 || !orders[0].Reset && !orders[1].Reset {

@@ -256,6 +256,9 @@ func readRunning(
 	return held, err
 }
 
+// Over tells the tracer of runs that this replica has ended without an attempt. Some may go on.
+func (s *Claims) Over(runs ...uuid.UUID) { s.options.Tracer.Over(runs...) }
+
 // Ended is told of attempts that this replica has ended for their targets. It counts them in the metrics.
 func (s *Claims) Ended(outcomes []domain.Outcome, written map[uuid.UUID]bool) {
 	s.options.Tracer.Ended(outcomes, written)

@@ -47,7 +47,7 @@ SELECT setval('punctual.fences', nextval('punctual.fences') + 1000000000) WHERE 
 // Guard is what is known of the Postgres behind the connections. Safe for concurrent use.
 type Guard struct {
 	log      *slog.Logger
-	others   []func()                 // are called when this is another Postgres than before
+	forget   func()                   // is called when this is another Postgres than before
 	guarding atomic.Bool              // guard fencing tokens against failovers
 	postgres atomic.Pointer[timeline] // what was last found of this Postgres; nil: nothing
 	replaced atomic.Bool              // Replaced has not told yet that this is another Postgres than before
@@ -60,9 +60,9 @@ func New(db *pg.DB, log *slog.Logger) *Guard {
 	return g
 }
 
-// OnOther has f called whenever what was known of the database may not be true any more: see Replaced. It comes before
-// Begin.
-func (g *Guard) OnOther(f func()) { g.others = append(g.others, f) }
+// OnOther has what was known of the database forgotten whenever it may not be true any more: see Replaced. It comes
+// before Begin.
+func (g *Guard) OnOther(forget func()) { g.forget = forget }
 
 // Begin guards from now on every new connection. After a failover all connections are new, except those behind a
 // pooler, so each heartbeat looks too: see Send.
@@ -125,9 +125,7 @@ func (g *Guard) look(t timeline, connected bool) {
 		g.postgres.Store(&t)
 	}
 	if before != nil && !same {
-		for _, forget := range g.others {
-			forget()
-		}
+		g.forget()
 		g.replaced.Store(true)
 	}
 }

@@ -42,7 +42,7 @@ func TestWhichLeasesAreOfThisPostgres(t *testing.T) {
 		"another Postgres was promoted":   {func(g *Guard) { g.look(timeline{here: "2", started: at}, false) }, false},
 		"Postgres does not tell any more": {func(g *Guard) { g.postgres.Store(nil) }, false},
 	} {
-		g := new(Guard)
+		g := &Guard{forget: func() {}}
 		g.look(timeline{here: "1", started: at}, true)
 		old := domain.Outcome{Assignment: domain.Assignment{Lease: &domain.Lease{ID: uuid.New(), Started: g.Started()}}}
 		tt.then(g)

@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -8,7 +9,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler"
 	"punctual/scheduler/admit"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -66,10 +69,18 @@ func (s *Replicas) ReportHolds(
 	return orders, s.ReleaseHeld(ctx)
 }
 
-// ResetHolds asks all replicas to release the runs of a tenant that they hold back for a host, or for every host if it
-// is empty. It returns how many holds that affects.
-func ResetHolds(ctx context.Context, tx *pg.Tx, tenant int32, host string) (int, error) {
-	tag, err := tx.Exec(ctx, `
-		UPDATE punctual.holds SET reset_at = now() WHERE tenant = $1 AND ($2 = '' OR host = $2)`, tenant, host)
-	return int(tag.RowsAffected()), pg.Wrap("resetting what holds runs back", err)
+// ResetHolds asks all replicas to release the runs of a tenant that they hold back for a host. An empty host means
+// every host. It returns how many holds that affects; the replicas release the runs within two seconds.
+func (s *Replicas) ResetHolds(ctx context.Context, tenant int32, host string) (n int, err error) {
+	err = s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			UPDATE punctual.holds SET reset_at = now() WHERE tenant = $1 AND ($2 = '' OR host = $2)`, tenant, host)
+		if err != nil {
+			return fmt.Errorf("resetting what holds runs back: %w", err)
+		}
+		n = int(tag.RowsAffected())
+		tx.Ask(scheduler.ChoreHolds)
+		return audit.Write(ctx, tx, tenant, audit.Change{Action: audit.BreakerReset, Name: cmp.Or(host, "every host")})
+	})
+	return n, err
 }

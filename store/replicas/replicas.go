@@ -126,3 +126,13 @@ func (s *Replicas) Recover(ctx context.Context, lost []scheduler.Heartbeat) (int
 	}
 	return s.TakeOver(ctx)
 }
+
+// NoteReplicas notes that the replicas that there are were seen, about once an hour. So the history names them for as
+// long as it has their runs.
+func (s *Replicas) NoteReplicas(ctx context.Context) error {
+	_, err := s.db.Chores.Exec(ctx, `
+		UPDATE punctual.replicas_seen s SET seen_at = now()
+		FROM punctual.replicas r
+		WHERE r.id = s.id AND s.seen_at < now() - interval '1 hour'`)
+	return pg.Wrap("noting the replicas that there are", err)
+}
