@@ -64,10 +64,7 @@ func (s *Store) Chores() []scheduler.Chore {
 			Name: claim.ChoreSilent, Does: "ending attempts whose targets are silent",
 			Due: claim.AnySilent, Batch: s.Claims.EndSilent,
 		},
-		{
-			Name: claim.ChoreWorkflows, Does: "letting workflows continue",
-			Due: flow.Due, Batch: s.Workflows.Advance,
-		},
+		{Name: claim.ChoreWorkflows, Does: "letting workflows continue", Due: flow.Due, Batch: s.Workflows.Advance},
 		{
 			Name: choreReports, Does: "ending runs as their targets have reported",
 			Due: reports.Any, Batch: atOnce(s.Reports.Apply),

@@ -165,13 +165,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Archives = archive.New(s.DB, archive.Options{Log: o.Log, Command: o.ArchiveCommand, Version: o.Version})
 	s.Days = days.New(s.DB, s.Archives, o.Retention, o.FailureRetention, o.Log)
 	guard, reporting := fences.New(s.DB, o.Log), new(reports.Follower)
-	s.Claims = claim.New(
-		claim.Rooms{
-			DB: s.DB, Days: s.Days, Freezes: s.Freezes, Definitions: s.Definitions, Aside: s.Aside,
-			Followers: []claim.Follower{reporting, links.Follower, s.defaults, flow.Follower},
-			Fences:    guard, Overdue: flow.Overdue,
-		},
-		claim.Options{Log: o.Log, Ended: o.Ended, Tracer: o.Tracer, Soon: choresSoon, Always: choresAlways})
+	s.Claims = claim.New(claim.Rooms{
+		DB: s.DB, Days: s.Days, Freezes: s.Freezes, Definitions: s.Definitions, Aside: s.Aside, Fences: guard,
+		Followers: []claim.Follower{reporting, links.Follower, s.defaults, flow.Follower}, Overdue: flow.Overdue,
+	}, claim.Options{Log: o.Log, Ended: o.Ended, Tracer: o.Tracer, Soon: choresSoon, Always: choresAlways})
 	s.Replicas = replicas.New(s.DB, s.Claims, s.Freezes, s.Definitions, guard, replicas.Options{
 		Log: o.Log, ChoresDue: choresDue, Chores: choresAsked,
 		Learners: []replicas.Learner{reporting, s.defaults, s.Secrets},

@@ -42,8 +42,7 @@ WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = a.replica)
 // ForgetAllowances removes the allowances of lost replicas. It is for tenants for which no replica draws: a draw
 // removes those of its tenants itself.
 func (s *Claims) ForgetAllowances(ctx context.Context) error {
-	_, err := s.db.Chores.Exec(ctx, dropAllLost)
-	return pg.Wrap("forgetting the allowances of lost replicas", err)
+	return pg.Wrap("forgetting the allowances of lost replicas", pg.Exec(ctx, s.db.Chores, dropAllLost))
 }
 
 // readUsage reads what the tenants whose rows are locked have used, and readShares what each replica has of it.

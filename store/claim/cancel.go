@@ -156,8 +156,12 @@ func QueueLate(b *pgx.Batch, steps []uuid.UUID) {
 		steps, domain.LateStep)
 }
 
-// ChoreWorkflows is the chore that lets workflows go on.
-const ChoreWorkflows = "workflows"
+// The chores that the end of runs makes work for.
+const (
+	ChoreLimits    = "limits" // sets due what waits there
+	ChoreSilent    = "silent-targets"
+	ChoreWorkflows = "workflows"
+)
 
 // Freed are the loops that have work when runs were cancelled: others may take their places, were triggered, or are
 // steps of the same workflows.

@@ -86,9 +86,12 @@ type Rooms struct {
 	Overdue     Overdue
 }
 
-// Overdue judges runs of workflows that are due at an instant. It takes each as an outcome without a verdict. Await is
-// no end: the run is looked at again after RetryIn. With ReasonTimeout its time is up, and its last steps clean up.
-type Overdue func(ctx context.Context, q pg.Querier, runs []domain.Outcome, now time.Time) ([]domain.Outcome, error)
+// Overdue judges runs of workflows that are due at an instant. It takes each as an outcome without a verdict, and
+// returns what becomes of it, by run. Await is no end: the run is looked at again after RetryIn. With ReasonTimeout its
+// time is up, and its last steps clean up.
+type Overdue func(
+	ctx context.Context, q pg.Querier, runs []domain.Outcome, now time.Time,
+) (map[uuid.UUID]domain.Outcome, error)
 
 // New returns Claims that stand on other rooms.
 func New(r Rooms, o Options) *Claims {

@@ -14,6 +14,7 @@ import (
 // deadlines end attempts that have passed their deadlines: of targets that work on, of people who are to decide, and of
 // workflows. No claim has such runs together with others. It is a subject.
 type deadlines struct {
+	decides // no run that has passed its deadline starts
 	*lockedRuns
 	present   presence
 	workflows map[uuid.UUID]domain.Outcome // what becomes of those whose runs are due, by run
@@ -44,13 +45,9 @@ func (d *deadlines) read(ctx context.Context) error {
 		return nil
 	}
 	if len(workflows) > 0 {
-		judged, err := d.claims.overdue(ctx, d.conn, workflows, d.now)
-		if err != nil {
+		var err error
+		if d.workflows, err = d.claims.overdue(ctx, d.conn, workflows, d.now); err != nil {
 			return err
-		}
-		d.workflows = make(map[uuid.UUID]domain.Outcome, len(judged))
-		for _, o := range judged {
-			d.workflows[o.RunID] = o
 		}
 	}
 	err := d.conn.QueryRow(ctx, `
@@ -93,9 +90,6 @@ func (d *deadlines) ofWorkflow(r *waitingRun) verdict {
 	}
 	return again(o.RetryIn)
 }
-
-// take does nothing: no run that has passed its deadline starts.
-func (d *deadlines) take(*waitingRun) {}
 
 // heed ends the attempts as followers decide. It returns those that wait for a transaction of their target.
 func (d *deadlines) heed(ctx context.Context) (wait []domain.Outcome, err error) {

@@ -131,7 +131,8 @@ func TestWhatNobodyHoldsBackIsReleased(t *testing.T) {
 	report(c, openHold("a.test:443"), openHold("b.test:443"))
 	unheld := func() bool { return c.Wants(scheduler.ChoreHolds) }
 	release := func() int {
-		if _, err := c.Replicas.ReportHolds(t.Context(), uuid.New(), nil); err != nil { // of a replica that holds nothing back
+		// The report is of a replica that holds nothing back.
+		if _, err := c.Replicas.ReportHolds(t.Context(), uuid.New(), nil); err != nil {
 			t.Fatal(err)
 		}
 		return c.Count(`SELECT count(*) FROM punctual.ready WHERE waits <> 'host'`)

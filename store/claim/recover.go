@@ -69,7 +69,8 @@ type claimedRuns struct {
 }
 
 // TakeOver ends some of the claims of replicas that there are no more: their attempts are lost. It returns how many
-// runs it took back. Several replicas may do it at once, because every change is fenced.
+// runs it took back. It is an anti-join repeated on every sweep, never a reaction to one event. Several replicas may do
+// it at once, because every change is fenced.
 func (s *Claims) TakeOver(ctx context.Context) (int, error) {
 	others := []uuid.UUID{} // claims that this binary cannot end
 	for {

@@ -8,9 +8,6 @@ import (
 	"punctual/scheduler"
 )
 
-// ChoreSilent is the chore that does EndSilent.
-const ChoreSilent = "silent-targets"
-
 // silentBatch is how many attempts of silent targets one transaction ends.
 const silentBatch = 100
 

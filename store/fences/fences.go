@@ -13,6 +13,7 @@ package fences
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -71,20 +72,28 @@ func (g *Guard) Begin(ctx context.Context, q pg.Querier) error {
 	return g.raise(ctx, q)
 }
 
-// raise raises the sequence on an unknown timeline.
+// raise raises the sequence on an unknown timeline. On a new connection all leases until now count as leases of another
+// Postgres, because a crash of one of its processes cuts all connections. A pooler hides that.
 func (g *Guard) raise(ctx context.Context, q pg.Querier) error {
 	if !g.guarding.Load() {
 		return nil
 	}
-	return pg.Wrap("guarding the fencing tokens", g.send(ctx, q, true, func(*pgx.Batch) {}))
+	if err := g.Send(ctx, q, func(*pgx.Batch) {}); err != nil {
+		return fmt.Errorf("guarding the fencing tokens: %w", err)
+	}
+	g.begin()
+	return nil
+}
+
+// begin makes Started another instant.
+func (g *Guard) begin() {
+	if t := g.postgres.Load(); t != nil {
+		g.postgres.CompareAndSwap(t, new(*t))
+	}
 }
 
 // Send sends what is queued, and looks at the timeline in the same round trip.
 func (g *Guard) Send(ctx context.Context, q pg.Querier, queue func(b *pgx.Batch)) error {
-	return g.send(ctx, q, false, queue)
-}
-
-func (g *Guard) send(ctx context.Context, q pg.Querier, connected bool, queue func(b *pgx.Batch)) error {
 	var b pgx.Batch
 	var t timeline
 	guarding := g.guarding.Load()
@@ -95,11 +104,11 @@ func (g *Guard) send(ctx context.Context, q pg.Querier, connected bool, queue fu
 	err := q.SendBatch(ctx, &b).Close()
 	switch {
 	case guarding && g.hidesTimeline(err):
-		return g.send(ctx, q, connected, queue)
+		return g.Send(ctx, q, queue)
 	case err != nil || !guarding:
 		return err
 	}
-	g.look(t, connected)
+	g.look(t)
 	if t.here == t.known {
 		return nil
 	}
@@ -115,16 +124,13 @@ type timeline struct {
 
 // look has what may have been lost forgotten if this is another Postgres than before, or one that was restarted: after
 // an asynchronous failover, or after a crash with synchronous_commit = off.
-//
-// On a new connection all leases until now count as leases of another Postgres, because a crash of one of its processes
-// cuts all connections. A pooler hides that.
-func (g *Guard) look(t timeline, connected bool) {
+func (g *Guard) look(t timeline) {
 	before := g.postgres.Load()
-	same := before != nil && before.here == t.here && before.started.Equal(t.started)
-	if !same || connected {
-		g.postgres.Store(&t)
+	if before != nil && before.here == t.here && before.started.Equal(t.started) {
+		return
 	}
-	if before != nil && !same {
+	g.postgres.Store(&t)
+	if before != nil {
 		g.forget()
 		g.replaced.Store(true)
 	}

@@ -16,12 +16,12 @@ func TestWhatIsKnownIsForgottenOnANewTimeline(t *testing.T) {
 	forgotten := 0
 	g.OnOther(func() { forgotten++ })
 	for range 2 {
-		g.look(timeline{here: "00000001"}, false)
+		g.look(timeline{here: "00000001"})
 		if forgotten > 0 || g.Replaced() {
 			t.Error("it is forgotten on the same timeline")
 		}
 	}
-	g.look(timeline{here: "00000002"}, false)
+	g.look(timeline{here: "00000002"})
 	if forgotten != 1 || !g.Replaced() || g.Replaced() {
 		t.Errorf("on a new one it is forgotten %d times", forgotten)
 	}
@@ -36,14 +36,14 @@ func TestWhichLeasesAreOfThisPostgres(t *testing.T) {
 		want bool
 	}{
 		"nothing has happened":            {func(*Guard) {}, true},
-		"a heartbeat finds the same":      {func(g *Guard) { g.look(timeline{here: "1", started: at}, false) }, true},
-		"there is a new connection":       {func(g *Guard) { g.look(timeline{here: "1", started: at}, true) }, false},
-		"Postgres was restarted":          {func(g *Guard) { g.look(timeline{here: "1", started: at.Add(1)}, false) }, false},
-		"another Postgres was promoted":   {func(g *Guard) { g.look(timeline{here: "2", started: at}, false) }, false},
+		"a heartbeat finds the same":      {func(g *Guard) { g.look(timeline{here: "1", started: at}) }, true},
+		"there is a new connection":       {(*Guard).begin, false},
+		"Postgres was restarted":          {func(g *Guard) { g.look(timeline{here: "1", started: at.Add(1)}) }, false},
+		"another Postgres was promoted":   {func(g *Guard) { g.look(timeline{here: "2", started: at}) }, false},
 		"Postgres does not tell any more": {func(g *Guard) { g.postgres.Store(nil) }, false},
 	} {
 		g := &Guard{forget: func() {}}
-		g.look(timeline{here: "1", started: at}, true)
+		g.look(timeline{here: "1", started: at})
 		old := domain.Outcome{Assignment: domain.Assignment{Lease: &domain.Lease{ID: uuid.New(), Started: g.Started()}}}
 		tt.then(g)
 		leases := []uuid.UUID{old.Lease.ID}

@@ -2,7 +2,6 @@ package flow
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/google/uuid"
@@ -190,10 +189,8 @@ func (c concerned) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, live
 
 // decide returns what follows in workflows. Where that does not follow from the steps next to those that end, or
 // something else has happened, it reads all.
-func (c concerned) decide(
-	ctx context.Context, q pg.Querier, live []*workflow,
-) (nexts map[uuid.UUID]domain.Advance, err error) {
-	nexts = make(map[uuid.UUID]domain.Advance, len(live))
+func (c concerned) decide(ctx context.Context, q pg.Querier, live []*workflow) (map[uuid.UUID]domain.Advance, error) {
+	nexts := make(map[uuid.UUID]domain.Advance, len(live))
 	rest := concerned{jobs: map[uuid.UUID]*domain.Job{}, on: c.on}
 	for _, w := range live {
 		part, is := c.parts[w.id]
@@ -213,7 +210,7 @@ func (c concerned) decide(
 	var b pgx.Batch
 	rest.queueSteps(&b, &live)
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
-		return nil, fmt.Errorf("reading the runs of steps: %w", err)
+		return nil, pg.Wrap("reading the runs of steps", err)
 	}
 	for _, w := range live {
 		if rest.jobs[w.id] != nil {

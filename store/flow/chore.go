@@ -54,10 +54,8 @@ type Workflows struct {
 }
 
 // New returns the Workflows of a database.
-func New(
-	db *pg.DB, claims *claim.Claims, definitions *definitions.Definitions, aside *aside.Aside, log *slog.Logger,
-) *Workflows {
-	return &Workflows{db: db, claims: claims, definitions: definitions, aside: aside, log: log}
+func New(db *pg.DB, c *claim.Claims, d *definitions.Definitions, a *aside.Aside, log *slog.Logger) *Workflows {
+	return &Workflows{db: db, claims: c, definitions: d, aside: a, log: log}
 }
 
 // StoodStill returns how many workflows this process has found that nobody had let go on.
@@ -81,9 +79,8 @@ func (s *Workflows) Advance(ctx context.Context) (wait time.Duration, left bool,
 	if err != nil {
 		return 0, false, fmt.Errorf("letting workflows continue: %w", err)
 	}
-	full := len(found) >= batch
 	failpoint.At(failpoint.WorkflowLooked)
-	more := full || a.again
+	more := len(found) >= batch || a.again
 	for why, runs := range a.cancel {
 		err := s.db.Runs.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 			err := pg.Exec(ctx, tx, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, why.job)

@@ -54,7 +54,10 @@ func (f *following) Continue(ctx context.Context, q pg.Querier, b *pgx.Batch) er
 	if len(f.of.runs) == 0 {
 		return nil
 	}
-	f.of.queueLock(b)
+	if len(f.of.begun) > 0 {
+		f.of.on.Queue(b, insertWorkflows, f.of.begun)
+	}
+	b.Queue(lockWorkflowsOf, pg.Prepared{}, f.of.runs)
 	live, err := f.of.read(ctx, q, b)
 	if err != nil {
 		return err
@@ -76,7 +79,9 @@ func (f *following) Leave(b *pgx.Batch) {
 func (f *following) Asks() []string { return f.became.asks() }
 
 // Overdue is a claim.Overdue.
-func Overdue(ctx context.Context, q pg.Querier, runs []domain.Outcome, now time.Time) ([]domain.Outcome, error) {
+func Overdue(
+	ctx context.Context, q pg.Querier, runs []domain.Outcome, now time.Time,
+) (map[uuid.UUID]domain.Outcome, error) {
 	c := concerned{jobs: map[uuid.UUID]*domain.Job{}}
 	for _, o := range runs {
 		c.runs, c.jobs[o.RunID] = append(c.runs, o.RunID), o.Job
@@ -86,11 +91,11 @@ func Overdue(ctx context.Context, q pg.Querier, runs []domain.Outcome, now time.
 	if err != nil {
 		return nil, err
 	}
-	of := byRun(live)
-	for i, o := range runs {
-		runs[i] = of[o.RunID].overdue(o, now)
+	of, judged := byRun(live), make(map[uuid.UUID]domain.Outcome, len(runs))
+	for _, o := range runs {
+		judged[o.RunID] = of[o.RunID].overdue(o, now)
 	}
-	return runs, nil
+	return judged, nil
 }
 
 // concerned are workflows about which a transaction decides.
@@ -139,12 +144,4 @@ func workflowsOf(outcomes []domain.Outcome) (c concerned) {
 	}
 	c.on = days.Common(c.runs...)
 	return c
-}
-
-// queueLock begins workflows, and locks the rows of the others. It comes after the statements that end runs.
-func (c concerned) queueLock(b *pgx.Batch) {
-	if len(c.begun) > 0 {
-		c.on.Queue(b, insertWorkflows, c.begun)
-	}
-	b.Queue(lockWorkflowsOf, pg.Prepared{}, c.runs)
 }

@@ -130,12 +130,6 @@ LEFT JOIN LATERAL (SELECT * FROM punctual.jobs j WHERE j.id = r.job_id OFFSET 0)
 WHERE w.run_id = {ids}
 ORDER BY w.run_id`
 
-const readSteps = `
-SELECT r.id, r.status, coalesce(r.reason, ''), coalesce(r.error, ''),
-       r.caused_by, r.finished_at
-FROM {runs} r
-WHERE r.id = {ids}`
-
 // queueWorkflows reads workflows, whose rows are locked. They are there once the batch is read.
 func (c concerned) queueWorkflows(b *pgx.Batch, all *[]*workflow) {
 	b.Queue(pg.ByIndex)
@@ -176,7 +170,9 @@ func (c concerned) queueSteps(b *pgx.Batch, live *[]*workflow) {
 			ids, places[id] = append(ids, id), place{run, steps[i].Name}
 		}
 	}
-	c.on.Queue(b, readSteps, ids).Query(func(rows pgx.Rows) error {
+	c.on.Queue(b, `
+		SELECT r.id, r.status, coalesce(r.reason, ''), coalesce(r.error, ''), r.caused_by, r.finished_at
+		FROM {runs} r WHERE r.id = {ids}`, ids).Query(func(rows pgx.Rows) error {
 		of := byRun(*live)
 		var r domain.StepRun
 		var finished *time.Time

@@ -89,7 +89,7 @@ func (s *Replicas) renewing(less reading) string {
 func (s *Replicas) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Condition) (scheduler.Pulse, error) {
 	last := s.lastPulse.Load()
 	for less := s.lean.now(); ; less++ {
-		p, err := s.renewWithin(ctx, replica, is, less)
+		p, err := s.renew(ctx, replica, is, less)
 		if less >= withoutTenants && err == nil {
 			p.Limits, p.AllowedTargets = last.Limits, last.AllowedTargets
 		}
@@ -121,22 +121,16 @@ func (l *lean) now() reading {
 
 func (l *lean) set(less reading) { l.less, l.until = less, time.Now().Add(withoutFor) }
 
-// renewWithin renews within a second, so that there is time to renew with less. The first heartbeat has more time: it
-// is made on a connection that has prepared nothing, on a server that may be cold, and there is no lease to lose yet.
-func (s *Replicas) renewWithin(
+// renew renews within a second, so that there is time to renew with less. The first heartbeat has more time: it is made
+// on a connection that has prepared nothing, on a server that may be cold, and there is no lease to lose yet.
+func (s *Replicas) renew(
 	ctx context.Context, replica uuid.UUID, is scheduler.Condition, less reading,
-) (scheduler.Pulse, error) {
+) (p scheduler.Pulse, err error) {
 	if less < withoutClaims && s.lastPulse.Load() != nil {
 		limited, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		ctx = limited
 	}
-	return s.renew(ctx, replica, is, less)
-}
-
-func (s *Replicas) renew(
-	ctx context.Context, replica uuid.UUID, is scheduler.Condition, less reading,
-) (p scheduler.Pulse, err error) {
 	var frozen freeze.Row
 	var copied bool
 	var facts []string // for the learners

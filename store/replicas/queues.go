@@ -99,6 +99,5 @@ ON CONFLICT DO NOTHING`
 
 // NoteService notes which queues are served, so that it is known later why slots in a gap came late.
 func (s *Replicas) NoteService(ctx context.Context) (left bool, err error) {
-	_, err = s.db.Chores.Exec(ctx, noteService)
-	return false, pg.Wrap("noting which queues are served", err)
+	return false, pg.Wrap("noting which queues are served", pg.Exec(ctx, s.db.Chores, noteService))
 }

@@ -57,10 +57,9 @@ var _ scheduler.Store = (*Replicas)(nil)
 
 // New returns Replicas that stand on other rooms.
 func New(
-	db *pg.DB, claims *claim.Claims, freezes *freeze.Switch, definitions *definitions.Definitions, fences *fences.Guard,
-	o Options,
+	db *pg.DB, c *claim.Claims, f *freeze.Switch, d *definitions.Definitions, g *fences.Guard, o Options,
 ) *Replicas {
-	return &Replicas{Claims: claims, db: db, freezes: freezes, definitions: definitions, fences: fences, options: o}
+	return &Replicas{Claims: c, db: db, freezes: f, definitions: d, fences: g, options: o}
 }
 
 const insertReplica = withBack + `,
@@ -104,25 +103,19 @@ var heartbeats = pg.Columns[scheduler.Heartbeat]{
 	pg.Col("beat", "bigint", func(h scheduler.Heartbeat) int64 { return h.Beat }),
 }
 
-// remove removes lost replicas. A replica that has renewed since stays. So does one whose row another transaction has
-// locked: the next heartbeat tries again.
-func (s *Replicas) remove(ctx context.Context, lost []scheduler.Heartbeat) error {
-	if len(lost) == 0 {
-		return nil
-	}
-	return pg.Wrap("removing lost replicas", pg.Exec(ctx, s.db.Runs, `
-		WITH still AS (
-		    SELECT r.id
-		    FROM punctual.replicas r
-		    JOIN `+heartbeats.Unnest("u")+` ON r.id = u.id AND r.beat = u.beat
-		    ORDER BY r.id FOR UPDATE OF r SKIP LOCKED)
-		DELETE FROM punctual.replicas r USING still s WHERE r.id = s.id`, heartbeats.Args(lost)...))
-}
-
-// Recover implements scheduler.Store. It is an anti-join repeated on every sweep, never a reaction to one event.
+// Recover implements scheduler.Store. A lost replica that has renewed since stays. So does one whose row another
+// transaction has locked: the next heartbeat tries again.
 func (s *Replicas) Recover(ctx context.Context, lost []scheduler.Heartbeat) (int, error) {
-	if err := s.remove(ctx, lost); err != nil {
-		return 0, err
+	if len(lost) > 0 {
+		if err := pg.Exec(ctx, s.db.Runs, `
+			WITH still AS (
+			    SELECT r.id
+			    FROM punctual.replicas r
+			    JOIN `+heartbeats.Unnest("u")+` ON r.id = u.id AND r.beat = u.beat
+			    ORDER BY r.id FOR UPDATE OF r SKIP LOCKED)
+			DELETE FROM punctual.replicas r USING still s WHERE r.id = s.id`, heartbeats.Args(lost)...); err != nil {
+			return 0, fmt.Errorf("removing lost replicas: %w", err)
+		}
 	}
 	return s.TakeOver(ctx)
 }
@@ -130,9 +123,8 @@ func (s *Replicas) Recover(ctx context.Context, lost []scheduler.Heartbeat) (int
 // NoteReplicas notes that the replicas that there are were seen, about once an hour. So the history names them for as
 // long as it has their runs.
 func (s *Replicas) NoteReplicas(ctx context.Context) error {
-	_, err := s.db.Chores.Exec(ctx, `
+	return pg.Wrap("noting the replicas that there are", pg.Exec(ctx, s.db.Chores, `
 		UPDATE punctual.replicas_seen s SET seen_at = now()
 		FROM punctual.replicas r
-		WHERE r.id = s.id AND s.seen_at < now() - interval '1 hour'`)
-	return pg.Wrap("noting the replicas that there are", err)
+		WHERE r.id = s.id AND s.seen_at < now() - interval '1 hour'`))
 }
