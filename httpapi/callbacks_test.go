@@ -18,7 +18,7 @@ import (
 func (s *service) claim() scheduler.Claim {
 	s.t.Helper()
 	replica := scheduler.Replica{ID: uuid.New(), Host: "test", Queues: map[string]int{"default": 10}}
-	queues, err := s.store.Claims.Register(s.t.Context(), replica)
+	queues, err := s.store.Replicas.Register(s.t.Context(), replica)
 	must(s.t, err)
 	return scheduler.Claim{Replica: replica.ID, Quotas: []admit.Quota{{Queue: queues["default"], Slots: 10}}}
 }

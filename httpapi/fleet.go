@@ -111,6 +111,6 @@ func (s *server) resetBreakers(
 	if u, err := wire.CheckURL("http://" + host); err == nil && u.Port() != "" {
 		host = admit.HostOf(u)
 	}
-	n, err := s.Store.Fleet.ResetHolds(ctx, tenant, host)
+	n, err := s.Store.Replicas.ResetHolds(ctx, tenant, host)
 	return show(BreakersReset{Matched: n}, err)
 }

@@ -17,7 +17,7 @@ func TestQueuesAndReplicas(t *testing.T) {
 	replica := scheduler.Replica{
 		ID: uuid.New(), Host: "here", Version: "1.2.3", Queues: map[string]int{"default": 10, "critical": 5},
 	}
-	if _, err := s.store.Claims.Register(t.Context(), replica); err != nil {
+	if _, err := s.store.Replicas.Register(t.Context(), replica); err != nil {
 		t.Fatal(err)
 	}
 	s.create(`{"name":"a","target":{"url":"http://example.com/"}}`)

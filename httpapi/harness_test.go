@@ -360,7 +360,7 @@ func (s *service) dispatch(g *guard.Guard, ended chan<- domain.Outcome) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	done := make(chan error)
 	go func() {
-		done <- scheduler.Run(ctx, s.store.Claims, scheduler.Config{
+		done <- scheduler.Run(ctx, s.store.Replicas, scheduler.Config{
 			Queues: map[string]int{"default": 20}, DrainTimeout: time.Second, Client: client,
 			Log: slog.New(slog.DiscardHandler), Metrics: scheduler.NewMetrics(prometheus.NewRegistry(), time.Second),
 			Credentials: s.store.Secrets, Chores: s.store.Chores(), Notices: s.store.Notices,

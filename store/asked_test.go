@@ -11,17 +11,17 @@ import (
 
 	. "punctual/internal/storetest"
 	"punctual/scheduler"
-	"punctual/store/claim"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/pg"
+	"punctual/store/replicas"
 )
 
 // deaf is a store whose heartbeats ask for no chore.
-type deaf struct{ *claim.Claims }
+type deaf struct{ *replicas.Replicas }
 
 func (d deaf) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Condition) (scheduler.Pulse, error) {
-	pulse, err := d.Claims.Renew(ctx, replica, is)
+	pulse, err := d.Replicas.Renew(ctx, replica, is)
 	pulse.Chores = nil
 	return pulse, err
 }
@@ -30,7 +30,7 @@ func (d deaf) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Conditi
 func TestTheReplicaThatWritesAnOperationNeedsNoHeartbeatToWorkOnIt(t *testing.T) {
 	c := NewFixture(t)
 	c.Create("a", Never)
-	c.ReplicateOn(deaf{c.Claims}, "default", 1)
+	c.ReplicateOn(deaf{c.Replicas}, "default", 1)
 	for _, action := range []jobs.Action{jobs.PauseMany, jobs.ResumeMany} {
 		o := c.StartJobs(Changing(action, jobs.Filter{}))
 		c.Until("the end of a "+string(action), `SELECT state = 'done' FROM punctual.operations WHERE id = $1`, o.ID)
@@ -59,7 +59,7 @@ func TestWorkThatIsWrittenForAChoreAsksForTheChore(t *testing.T) {
 		{"a recovery", scheduler.ChoreNotices, func() { c.WellAgain("a") }},
 		{"a failure that nobody is told of", "", func() { c.Finish(Failed(c.Begun("silent"))) }},
 		{"a reset", scheduler.ChoreHolds, func() {
-			_, err := c.Fleet.ResetHolds(t.Context(), c.Tenant, "")
+			_, err := c.Replicas.ResetHolds(t.Context(), c.Tenant, "")
 			Must(t, err)
 		}},
 	} {

@@ -16,6 +16,7 @@ import (
 	"punctual/store/aside"
 	"punctual/store/claim"
 	"punctual/store/events"
+	"punctual/store/flow"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/notices"
@@ -63,10 +64,7 @@ func (s *Store) Chores() []scheduler.Chore {
 			Name: claim.ChoreSilent, Does: "ending attempts whose targets are silent",
 			Due: claim.AnySilent, Batch: s.Claims.EndSilent,
 		},
-		{
-			Name: claim.ChoreWorkflows, Does: "letting workflows continue",
-			Due: claim.WorkflowsDue, Batch: s.Claims.AdvanceWorkflows,
-		},
+		{Name: claim.ChoreWorkflows, Does: "letting workflows continue", Due: flow.Due, Batch: s.Workflows.Advance},
 		{
 			Name: choreReports, Does: "ending runs as their targets have reported",
 			Due: reports.Any, Batch: atOnce(s.Reports.Apply),
@@ -90,7 +88,7 @@ func (s *Store) Chores() []scheduler.Chore {
 		},
 		{
 			Name: "service", Does: "noting which queues are served", Every: 10 * time.Second,
-			Batch: atOnce(s.Claims.NoteService),
+			Batch: atOnce(s.Replicas.NoteService),
 		},
 		{Name: "maintenance", Does: "maintenance", Every: time.Minute, Batch: atOnce(s.maintain)},
 		{Name: "hours", Does: "counting the runs of hours", Every: time.Minute, Batch: s.Overview.CountHours},
@@ -123,8 +121,8 @@ func (s *Store) maintain(ctx context.Context) (left bool, err error) {
 	allowances := s.Claims.ForgetAllowances(ctx)
 	used := s.Tenants.NoteKeysUsed(ctx)
 	gates := s.Claims.CheckGates(ctx)
-	seen := s.Claims.NoteReplicas(ctx)
-	return false, errors.Join(partitions, gates, cancels, allowances, used, seen, s.Claims.WarnOfUnserved(ctx))
+	seen := s.Replicas.NoteReplicas(ctx)
+	return false, errors.Join(partitions, gates, cancels, allowances, used, seen, s.Replicas.WarnOfUnserved(ctx))
 }
 
 // alarm logs an error if there will soon be no partition for new runs.

@@ -137,7 +137,8 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(ch, poolMaxDesc, float64(stat.MaxConns()), part)
 		ch <- prometheus.MustNewConstMetric(poolWaitDesc, prometheus.CounterValue, stat.AcquireDuration().Seconds(), part)
 	})
-	ch <- prometheus.MustNewConstMetric(takenBackDesc, prometheus.CounterValue, float64(c.Store.Claims.TakenBack()))
+	ch <- prometheus.MustNewConstMetric(takenBackDesc, prometheus.CounterValue,
+		float64(c.Store.Claims.TakenBack()+c.Store.Workflows.StoodStill()))
 	ch <- prometheus.MustNewConstMetric(eventsDesc, prometheus.CounterValue, float64(c.Store.Events.Ended()))
 	if standby := c.Store.DB.StandbyState(); standby != nil {
 		gauge(ch, standbyUsableDesc, oneIf(standby.Usable))
@@ -170,7 +171,7 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	for _, next := range expiries {
 		gauge(ch, keyExpiryDesc, float64(next.At.UnixMicro())/1e6, next.Tenant)
 	}
-	if n, waiting, err := c.Store.Claims.CountWorkflows(ctx); c.read(err, "the workflows cannot be counted") {
+	if n, waiting, err := c.Store.Workflows.Count(ctx); c.read(err, "the workflows cannot be counted") {
 		gauge(ch, workflowsDesc, float64(n))
 		gauge(ch, approvalsDesc, float64(waiting))
 	}

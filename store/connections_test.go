@@ -78,11 +78,11 @@ func TestEachKindOfWorkHasItsPool(t *testing.T) {
 	c.SlotAgo(c.Get("job").ID, 0)
 	c.Manual("signed") // claims it
 	want("runs", "a replica's start", func() error {
-		_, err := c.Claims.Register(ctx, scheduler.Replica{ID: c.ReplicaID, Host: "here", Queues: map[string]int{"default": 1}})
+		_, err := c.Replicas.Register(ctx, scheduler.Replica{ID: c.ReplicaID, Host: "here", Queues: map[string]int{"default": 1}})
 		return err
 	})
 	want("heartbeats", "a heartbeat", func() error {
-		_, err := c.Claims.Renew(ctx, c.ReplicaID, scheduler.Condition{})
+		_, err := c.Replicas.Renew(ctx, c.ReplicaID, scheduler.Condition{})
 		return err
 	})
 	want("runs", "the next due time", func() error {
@@ -127,10 +127,10 @@ func TestEachKindOfWorkHasItsPool(t *testing.T) {
 // Claims and outcomes occupy all their connections, as they do when the network to the database is slow.
 func TestAHeartbeatWaitsForNoConnectionOfClaims(t *testing.T) {
 	c := newReplica(t)
-	_, err := c.Claims.Register(t.Context(), scheduler.Replica{ID: c.ReplicaID, Host: "here"})
+	_, err := c.Replicas.Register(t.Context(), scheduler.Replica{ID: c.ReplicaID, Host: "here"})
 	Must(t, err)
 	occupy(c, c.DB.Runs)
-	if _, err := c.Claims.Renew(Bounded(t), c.ReplicaID, scheduler.Condition{}); err != nil {
+	if _, err := c.Replicas.Renew(Bounded(t), c.ReplicaID, scheduler.Condition{}); err != nil {
 		t.Errorf("renew: %v", err)
 	}
 }
@@ -150,9 +150,9 @@ func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) 
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	_, err := c.Claims.Register(ctx, scheduler.Replica{ID: c.ReplicaID, Host: "here", Queues: map[string]int{"default": 1}})
+	_, err := c.Replicas.Register(ctx, scheduler.Replica{ID: c.ReplicaID, Host: "here", Queues: map[string]int{"default": 1}})
 	must("register", err)
-	_, err = c.Claims.Renew(ctx, c.ReplicaID, scheduler.Condition{})
+	_, err = c.Replicas.Renew(ctx, c.ReplicaID, scheduler.Condition{})
 	must("renew", err)
 	_, err = c.Claims.NextDue(ctx, scheduler.LookInto{{c.Queue}, {c.Queue}, {c.Queue}, {c.Queue}}, false)
 	must("next due", err)
@@ -171,12 +171,12 @@ func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) 
 	must("finish", err)
 	_, err = c.Claims.Draw(ctx, c.ReplicaID, []admit.Wish{{Tenant: c.Tenant, Slots: 1}})
 	must("draw", err)
-	_, err = c.Claims.Recover(ctx, nil)
+	_, err = c.Replicas.Recover(ctx, nil)
 	must("recover", err)
 	must("the schema's version", c.CheckSchema(ctx))
 	_, err = c.Freezes.Freezes(ctx)
 	must("freezes", err)
-	must("deregister", c.Claims.Deregister(ctx, c.ReplicaID))
+	must("deregister", c.Replicas.Deregister(ctx, c.ReplicaID))
 }
 
 func TestAChoreWaitsForNoCaller(t *testing.T) {
@@ -187,7 +187,7 @@ func TestAChoreWaitsForNoCaller(t *testing.T) {
 	_, tidy := c.Chore(ctx, "tidying")
 	_, _, operate := c.Letters.Operate(ctx)
 	_, notify := c.Notices.Collect(ctx)
-	_, release := c.Claims.ReportHolds(ctx, uuid.New(), nil)
+	_, release := c.Replicas.ReportHolds(ctx, uuid.New(), nil)
 	_, maintain := c.Chore(ctx, "maintenance")
 	if err := errors.Join(resume, tidy, operate, notify, release, maintain); err != nil {
 		t.Error(err)
@@ -305,7 +305,7 @@ func TestAReadOnlyDatabaseIsNoticedByWritesAlone(t *testing.T) {
 		t.Errorf("before any write: %v", err)
 	}
 	readOnly := OpenStore(t, store.Options{DatabaseURL: dsn + "&default_transaction_read_only=on"})
-	if _, err := readOnly.Claims.Renew(t.Context(), uuid.New(), scheduler.Condition{}); err == nil {
+	if _, err := readOnly.Replicas.Renew(t.Context(), uuid.New(), scheduler.Condition{}); err == nil {
 		t.Fatal("a read-only database took a heartbeat")
 	}
 	var refused *pg.WriteError

@@ -1,8 +1,8 @@
-// Package store keeps everything durable in Postgres. Store puts the rooms below it together: claim (what the loops
-// need), what follows it (links, reports, notices), the rooms of callers that stand on it (jobs, runs, letters,
-// history, fleet, overview, tenants, secrets), and what all stand on (freeze, definitions, days, audit and pg, which
-// has connections and transactions). What is left here needs several rooms: writes with an Idempotency-Key, the chores
-// of a replica, and metrics. Start with package claim.
+// Package store keeps everything durable in Postgres. Store puts the rooms below it together: claim and replicas (what
+// the loops need), what follows the claim (flow, links, reports, notices), the rooms of callers that stand on it (jobs,
+// runs, letters, history, fleet, overview, tenants, secrets), and what all stand on (freeze, fences, definitions, days,
+// audit and pg, which has connections and transactions). What is left here needs several rooms: writes with an
+// Idempotency-Key, the chores of a replica, and metrics. Start with package claim.
 //
 // Every statement names the schema, needs no session state and works through a transaction-mode PgBouncer.
 //

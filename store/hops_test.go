@@ -15,10 +15,10 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/jobspec"
-	"punctual/store/claim"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/limits"
+	"punctual/store/replicas"
 )
 
 // sleeper is a store whose replica finds work only if it is woken, or right after a claim. Its heartbeats ask for no
@@ -29,7 +29,7 @@ type sleeper struct {
 	awake atomic.Bool
 }
 
-func sleep(t *testing.T, c *claim.Claims) *sleeper {
+func sleep(t *testing.T, c *replicas.Replicas) *sleeper {
 	s := &sleeper{deaf: deaf{c}, woken: make(chan struct{}, 1)}
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
@@ -266,7 +266,7 @@ func TestWhatACommitMakesDueBeginsWithoutALook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := NewFixtureOn(t, pgtest.DSN(t))
-			c.ReplicateOn(sleep(t, c.Claims), "default", 10)
+			c.ReplicateOn(sleep(t, c.Replicas), "default", 10)
 			hop(c, slowly(t))
 		})
 	}

@@ -20,7 +20,7 @@ import (
 
 func TestListJobsSelects(t *testing.T) {
 	c := NewFixture(t)
-	if _, err := c.Claims.EnsureQueues(t.Context(), []string{"slow"}); err != nil {
+	if _, err := c.Replicas.EnsureQueues(t.Context(), []string{"slow"}); err != nil {
 		t.Fatal(err)
 	}
 	c.Create("a_1", Labelled("team", "x"))
@@ -222,7 +222,7 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 	EachExecMode(t, func(t *testing.T, c Fixture) {
 		ctx := t.Context()
 		now := time.Now()
-		if _, err := c.Claims.EnsureQueues(ctx, []string{"q"}); err != nil {
+		if _, err := c.Replicas.EnsureQueues(ctx, []string{"q"}); err != nil {
 			t.Fatal(err)
 		}
 		job := c.Create("a", Forbid, Labelled("x", "y"))

@@ -234,7 +234,7 @@ func (b busy) dispatch() {
 		_, err := b.Claims.NextDue(ctx, scheduler.LookInto{{b.Queue}, {b.Queue}, {b.Queue}, {b.Queue}}, false)
 		return err
 	})
-	b.counts("a heartbeat", func() error { _, err := b.Claims.Renew(ctx, b.ReplicaID, scheduler.Condition{}); return err })
+	b.counts("a heartbeat", func() error { _, err := b.Replicas.Renew(ctx, b.ReplicaID, scheduler.Condition{}); return err })
 	b.Claim(10, false)
 	b.Lose(b.ReplicaID)
 	b.counts("a recovery", func() error { b.Recover(); return nil })

@@ -254,19 +254,19 @@ func (l *lived) advance() {
 	if !l.Wants(claim.ChoreWorkflows) && l.Count(`SELECT count(*) FROM punctual.workflows WHERE due`) > 0 {
 		l.wrong += "a workflow is due, and nobody is asked to look\n"
 	}
-	before := l.Claims.TakenBack()
+	before := l.Workflows.StoodStill()
 	for _, all := range []bool{false, true} {
 		if all {
 			l.Exec(`UPDATE punctual.workflows SET looked_at = now() - interval '1 hour'`)
 		}
 		for left := true; left; {
 			var err error
-			_, left, err = l.Claims.AdvanceWorkflows(l.T.Context())
+			_, left, err = l.Workflows.Advance(l.T.Context())
 			l.Must(err)
 		}
 	}
 	deleted := slices.ContainsFunc(l.model.jobs, func(j modelJob) bool { return j.deleted })
-	if l.Claims.TakenBack() > before && !deleted {
+	if l.Workflows.StoodStill() > before && !deleted {
 		l.wrong += "a workflow stood still\n"
 	}
 }
@@ -687,7 +687,7 @@ func (l *lived) takeOver(replica int) {
 	})
 	for n := 1; n > 0; {
 		var err error
-		n, err = l.Claims.Recover(l.T.Context(), lost)
+		n, err = l.Replicas.Recover(l.T.Context(), lost)
 		Must(l.T, err)
 	}
 	l.replicas[replica] = l.join()

@@ -102,7 +102,7 @@ func theOthersEnd(t *testing.T, table string, h Harmful, seed uint64) {
 		mend = Harm(c.Fixture, table, row, h)
 	}
 	begun := time.Now()
-	c.ReplicateOn(c.Claims, "default", 50)
+	c.ReplicateOn(c.Replicas, "default", 50)
 	awaitNothing(c.Fixture, t, "the work of others was not done", within, well.undone)
 	t.Logf("the others' work was done in %s", time.Since(begun).Round(100*time.Millisecond))
 	mend()

@@ -64,7 +64,7 @@ func TestTheHistoryNamesTheHostOfAReplicaThatHasEnded(t *testing.T) {
 func TestAReplicaThatRunsIsNotForgotten(t *testing.T) {
 	c := NewReplica(t)
 	c.Exec(`UPDATE punctual.replicas_seen SET seen_at = now() - interval '2 years'`)
-	Must(t, c.Claims.NoteReplicas(t.Context()))
+	Must(t, c.Replicas.NoteReplicas(t.Context()))
 	if n, _, err := c.ForgetOld(t.Context(), "replicas_seen"); n != 0 || err != nil {
 		t.Errorf("%d replicas are forgotten, error %v", n, err)
 	}

@@ -30,13 +30,15 @@ func TestEachTableIsWrittenByOnePackage(t *testing.T) {
 		"dead_letters":  {"claim/finish_outcomes.go", "claim/sound.go"}, // a run's end, with the run
 		// A dated run becomes a run, or is cancelled by the id that it has as a run.
 		"dated":       {"claim/dated.go", "runs/dated.go"},
-		"dated_work":  {"claim/dated.go"},   // a claim meets a dated run that no longer fits its job
-		"tenants":     {"freeze/freeze.go"}, // whether a tenant is frozen
-		"limits":      {"claim/limits.go"},  // a start under a rate moves it on
-		"job_secrets": {"jobs/versions.go"}, // no version refers to them any more
+		"dated_work":  {"claim/dated.go"},       // a claim meets a dated run that no longer fits its job
+		"tenants":     {"freeze/freeze.go"},     // whether a tenant is frozen
+		"limits":      {"claim/limits.go"},      // a start under a rate moves it on
+		"workflows":   {"claim/cancel.go"},      // whatever cancels a step has its workflow looked at
+		"allowances":  {"replicas/replicas.go"}, // a replica that stops leaves them to others at once
+		"job_secrets": {"jobs/versions.go"},     // no version refers to them any more
 		// One row has what every replica must know of the deployment.
 		"deployment": {
-			"claim/fences.go", "claim/replica.go", "freeze/identity.go", "secrets/datakeys.go", "jobs/zones.go",
+			"fences/fences.go", "replicas/heartbeat.go", "freeze/identity.go", "secrets/datakeys.go", "jobs/zones.go",
 			"archive/drop.go", "archive/work.go",
 		},
 		// The rows of a day that was dropped are read back.

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"punctual/migrations"
-	"punctual/scheduler"
 	"punctual/scheduler/credential"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/jobspec"
@@ -24,7 +23,9 @@ import (
 	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/events"
+	"punctual/store/fences"
 	"punctual/store/fleet"
+	"punctual/store/flow"
 	"punctual/store/freeze"
 	"punctual/store/history"
 	"punctual/store/jobs"
@@ -34,6 +35,7 @@ import (
 	"punctual/store/notices"
 	"punctual/store/overview"
 	"punctual/store/pg"
+	"punctual/store/replicas"
 	"punctual/store/reports"
 	"punctual/store/runs"
 	"punctual/store/seal"
@@ -101,8 +103,8 @@ type Store struct {
 	Aside       *aside.Aside
 	Audit       *audit.Log
 	Changes     *changes.Changes
-	Claims      *claim.Claims // a scheduler.Store
-	Days        *days.Days    // the daily partitions of runs
+	Claims      *claim.Claims
+	Days        *days.Days // the daily partitions of runs
 	Definitions *definitions.Definitions
 	Events      *events.Events
 	Fleet       *fleet.Fleet
@@ -113,10 +115,12 @@ type Store struct {
 	Limits      *limits.Limits
 	Notices     *notices.Notifier
 	Overview    *overview.Board
+	Replicas    *replicas.Replicas // a scheduler.Store
 	Reports     *reports.Reports
 	Runs        *runs.Runs
 	Secrets     *secrets.Secrets // a credential.Source
 	Tenants     *tenants.Tenants
+	Workflows   *flow.Workflows
 
 	// Options are those of Open, with the defaults of absent ones.
 	Options Options
@@ -126,10 +130,7 @@ type Store struct {
 	snapshots snapshots
 }
 
-var (
-	_ scheduler.Store   = (*claim.Claims)(nil)
-	_ credential.Source = (*secrets.Secrets)(nil)
-)
+var _ credential.Source = (*secrets.Secrets)(nil)
 
 // Open connects to the database. It fails if the database cannot be reached.
 func Open(ctx context.Context, o Options) (*Store, error) {
@@ -163,15 +164,16 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Changes = changes.New(s.DB)
 	s.Archives = archive.New(s.DB, archive.Options{Log: o.Log, Command: o.ArchiveCommand, Version: o.Version})
 	s.Days = days.New(s.DB, s.Archives, o.Retention, o.FailureRetention, o.Log)
-	s.Claims = claim.New(
-		claim.Rooms{
-			DB: s.DB, Days: s.Days, Freezes: s.Freezes, Definitions: s.Definitions, Aside: s.Aside,
-			Followers: []claim.Follower{new(reports.Follower), links.Follower{}, s.defaults, payloadKey{secrets: s.Secrets}},
-		},
-		claim.Options{
-			Log: o.Log, Ended: o.Ended, Tracer: o.Tracer,
-			ChoresDue: choresDue, Chores: choresAsked, Soon: choresSoon, Always: choresAlways,
-		})
+	guard, reporting := fences.New(s.DB, o.Log), new(reports.Follower)
+	s.Claims = claim.New(claim.Rooms{
+		DB: s.DB, Days: s.Days, Freezes: s.Freezes, Definitions: s.Definitions, Aside: s.Aside, Fences: guard,
+		Followers: []claim.Follower{reporting, links.Follower, s.defaults, flow.Follower}, Overdue: flow.Overdue,
+	}, claim.Options{Log: o.Log, Ended: o.Ended, Tracer: o.Tracer, Soon: choresSoon, Always: choresAlways})
+	s.Replicas = replicas.New(s.DB, s.Claims, s.Freezes, s.Definitions, guard, replicas.Options{
+		Log: o.Log, ChoresDue: choresDue, Chores: choresAsked,
+		Learners: []replicas.Learner{reporting, s.defaults, s.Secrets},
+	})
+	s.Workflows = flow.New(s.DB, s.Claims, s.Definitions, s.Aside, o.Log)
 	s.Events = events.New(s.DB, s.Days, s.Aside, events.Options{Log: o.Log, Kept: o.FailureRetention})
 	s.Fleet = fleet.New(s.DB.Callers)
 	s.History = history.New(s.DB.Callers, o.DefaultJitter)

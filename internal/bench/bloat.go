@@ -64,7 +64,7 @@ func (l *lab) claimer(ctx context.Context, jobs int) *claimer {
 	c.db, err = store.Open(ctx, store.Options{DatabaseURL: l.db.dsn, MaxConns: 4})
 	l.must(err)
 	c.ask.Replica = uuid.New()
-	queues, err := c.db.Claims.Register(ctx, scheduler.Replica{
+	queues, err := c.db.Replicas.Register(ctx, scheduler.Replica{
 		ID:      c.ask.Replica,
 		Host:    "bench",
 		Version: l.Version,

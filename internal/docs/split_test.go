@@ -24,7 +24,7 @@ var mayLeaveOut = map[string]string{
 	"store/claim/limits_test.go":               "thirty runs in `make test`, a hundred in `make prove`",
 	"store/jobs/race_test.go":                  "twelve writes of each kind in `make test`, forty in `make prove`",
 	"store/links/chains_test.go":               "ten rounds in `make test`, thirty in `make prove`",
-	"store/claim/workflows_test.go":            "fifteen workflows in `make test`, three hundred in `make prove`",
+	"store/flow/workflows_test.go":             "fifteen workflows in `make test`, three hundred in `make prove`",
 	"store/grants_test.go":                     "four hundred callers in `make test`, ten thousand in `make prove`",
 	"scheduler/bench_test.go":                  "the target of a benchmark, no test",
 	"scheduler/delivery/bench_test.go":         "the target of a benchmark, no test",

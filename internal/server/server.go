@@ -143,7 +143,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	drained := leaving.follow(ctx, c, api)
 	host, _ := os.Hostname() // shown to people only
-	err = scheduler.Run(api.running, db.Claims, scheduler.Config{
+	err = scheduler.Run(api.running, db.Replicas, scheduler.Config{
 		Queues: c.Queues, MostRequests: most, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client,
 		Again:  c.patience(),
 		Mailer: mailer, Host: host, Version: c.Version, Log: c.Log, Origin: origin, Metrics: metrics, Finished: c.Finished,

@@ -30,7 +30,7 @@ func (c Fixture) Unfreeze(tenant int32) freeze.State {
 // Renewed renews the heartbeat and returns what it reports.
 func (c Replica) Renewed() scheduler.Pulse {
 	c.T.Helper()
-	pulse, err := c.Claims.Renew(c.T.Context(), c.ReplicaID, scheduler.Condition{})
+	pulse, err := c.Replicas.Renew(c.T.Context(), c.ReplicaID, scheduler.Condition{})
 	Must(c.T, err)
 	return pulse
 }

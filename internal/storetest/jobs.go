@@ -116,10 +116,8 @@ func (c Fixture) DeleteJob(ref string) {
 func (c Fixture) Writes() map[string]func(jobspec.Definition) error {
 	c.T.Helper()
 	ctx, yes := c.T.Context(), true
-	queues, err := c.Claims.Queues(ctx)
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	queues, err := c.Replicas.EnsureQueues(ctx, []string{"default"})
+	Must(c.T, err)
 	return map[string]func(d jobspec.Definition) error{
 		"put": func(d jobspec.Definition) error {
 			_, _, err := c.Jobs.PutJob(ctx, c.Tenant, d.Name, jobs.NewJob{Definition: d}, nil, false)

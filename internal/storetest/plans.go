@@ -214,9 +214,9 @@ func (c Replica) Day() {
 		c.Edit(shot.ID.String(), Described("x"))
 		c.Edit(job.ID.String(), Described("x"))
 		c.Create(shot.Definition.Name)
-		_, err = c.Claims.Renew(ctx, c.ReplicaID, scheduler.Condition{})
+		_, err = c.Replicas.Renew(ctx, c.ReplicaID, scheduler.Condition{})
 		c.Must(err)
-		_, err = c.Claims.Recover(ctx, nil)
+		_, err = c.Replicas.Recover(ctx, nil)
 		Must(c.T, err)
 	}
 }

@@ -48,7 +48,7 @@ func ReplicaOnClone(t *testing.T) Replica {
 func AsReplica(c Fixture) Replica {
 	c.T.Helper()
 	r := Replica{Fixture: c, ReplicaID: uuid.New()}
-	queues, err := c.Claims.Register(c.T.Context(),
+	queues, err := c.Replicas.Register(c.T.Context(),
 		scheduler.Replica{ID: r.ReplicaID, Host: "here", Queues: map[string]int{"default": 100}})
 	Must(c.T, err)
 	r.Queue = queues["default"]
@@ -227,7 +227,7 @@ func (c Replica) NothingLeft() {
 // ClaimAll registers a replica and claims what is due and ready in the default queue.
 func (c Fixture) ClaimAll(replica uuid.UUID) []domain.Assignment {
 	c.T.Helper()
-	if _, err := c.Claims.Register(c.T.Context(),
+	if _, err := c.Replicas.Register(c.T.Context(),
 		scheduler.Replica{ID: replica, Host: "test", Version: "test", Queues: map[string]int{"default": 10}}); err != nil {
 		c.T.Fatal(err)
 	}
@@ -364,7 +364,7 @@ func (c Fixture) Lose(replica uuid.UUID) {
 // Recover takes the runs of lost replicas back, and says how many.
 func (c Fixture) Recover() int {
 	c.T.Helper()
-	n, err := c.Claims.Recover(c.T.Context(), nil)
+	n, err := c.Replicas.Recover(c.T.Context(), nil)
 	Must(c.T, err)
 	return n
 }

@@ -63,7 +63,7 @@ func OrEmpty[T ~string](p *T) T {
 // Wants reports whether a heartbeat asks for a chore.
 func (c Fixture) Wants(chore string) bool {
 	c.T.Helper()
-	pulse, err := c.Claims.Renew(c.T.Context(), uuid.New(), scheduler.Condition{})
+	pulse, err := c.Replicas.Renew(c.T.Context(), uuid.New(), scheduler.Condition{})
 	Must(c.T, err)
 	return slices.Contains(pulse.Chores, chore)
 }

@@ -57,7 +57,7 @@ func (c Replica) AcceptWorkflow(a domain.Assignment) {
 func (c Replica) GoOn() {
 	c.T.Helper()
 	for first := true; first || c.Wants(claim.ChoreWorkflows); first = false {
-		_, _, err := c.Claims.AdvanceWorkflows(c.T.Context())
+		_, _, err := c.Workflows.Advance(c.T.Context())
 		c.Must(err)
 		c.Listen()
 	}

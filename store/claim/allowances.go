@@ -15,38 +15,6 @@ import (
 	"punctual/store/pg"
 )
 
-// selectLimits reads all limits as one row of arrays, so that a heartbeat can read it together with its other facts.
-const selectLimits = `
-SELECT coalesce(array_agg(id ORDER BY id), '{}') AS tenants,
-       coalesce(array_agg(name ORDER BY id), '{}') AS names,
-       coalesce(array_agg(coalesce(max_concurrent_runs, 0) ORDER BY id), '{}') AS concurrent,
-       coalesce(array_agg(coalesce(max_runs_per_second, 0) ORDER BY id), '{}') AS per_second,
-       coalesce(array_agg(frozen_at IS NOT NULL ORDER BY id), '{}') AS frozen
-FROM punctual.tenants
-WHERE max_concurrent_runs IS NOT NULL OR max_runs_per_second IS NOT NULL OR frozen_at IS NOT NULL`
-
-// limitRows is the result of selectLimits.
-type limitRows struct {
-	tenants, concurrent, perSecond []int32
-	names                          []string
-	frozen                         []bool
-}
-
-func (r *limitRows) targets() []any {
-	return []any{&r.tenants, &r.names, &r.concurrent, &r.perSecond, &r.frozen}
-}
-
-func (r *limitRows) all() []admit.TenantLimits {
-	limits := make([]admit.TenantLimits, len(r.tenants))
-	for i, id := range r.tenants {
-		limits[i] = admit.TenantLimits{
-			Tenant: id, Name: r.names[i],
-			Concurrent: int(r.concurrent[i]), PerSecond: int(r.perSecond[i]), Frozen: r.frozen[i],
-		}
-	}
-	return limits
-}
-
 // A tenant's row in tenant_usage is the lock on all allowances of that tenant. Everything it protects is read in
 // statements after the one that took the lock.
 const (
@@ -74,8 +42,7 @@ WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = a.replica)
 // ForgetAllowances removes the allowances of lost replicas. It is for tenants for which no replica draws: a draw
 // removes those of its tenants itself.
 func (s *Claims) ForgetAllowances(ctx context.Context) error {
-	_, err := s.db.Chores.Exec(ctx, dropAllLost)
-	return pg.Wrap("forgetting the allowances of lost replicas", err)
+	return pg.Wrap("forgetting the allowances of lost replicas", pg.Exec(ctx, s.db.Chores, dropAllLost))
 }
 
 // readUsage reads what the tenants whose rows are locked have used, and readShares what each replica has of it.

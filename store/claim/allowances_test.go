@@ -195,18 +195,6 @@ func TestStartsAreDrawnAtTheRate(t *testing.T) {
 	}
 }
 
-func TestLimitsAreReadWithTheHeartbeat(t *testing.T) {
-	c := NewReplica(t)
-	if pulse := c.Renewed(); !pulse.Known || len(pulse.Limits) != 0 {
-		t.Fatalf("%+v", pulse)
-	}
-	c.Limit("max_runs_per_second", 5)
-	want := []admit.TenantLimits{{Tenant: c.Tenant, Name: "default", PerSecond: 5}}
-	if pulse := c.Renewed(); !slices.Equal(pulse.Limits, want) {
-		t.Errorf("%+v", pulse.Limits)
-	}
-}
-
 // However long the backlog of a held-back tenant is, a claim finds the fresh work of other tenants by reading a few
 // pages.
 func TestOthersWorkIsNotSearchedForAmongThatOfTenantsHeldBack(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
+	"punctual/store/days"
 	"punctual/store/pg"
 	"punctual/store/seal"
 )
@@ -20,7 +21,7 @@ import (
 func (s *Claims) Decide(
 	ctx context.Context, tenant int32, run uuid.UUID, d domain.Decision, then func(tx *pg.Tx, of int32) error,
 ) error {
-	following, err := s.followers.Follow(ctx, s.db.Callers)
+	following, err := s.followers.Follow(ctx, s.db.Callers, pg.Everybody)
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func (s *Claims) Decide(
 		var b pgx.Batch
 		b.Queue(`DELETE FROM punctual.ready WHERE run_id = $1`, run) // the deadline
 		b.Queue(pg.ByIndex)
-		written = QueueFinish(&b, outcomes, nil, Earlier{}, AnyDay, following)
+		written = QueueFinish(&b, outcomes, nil, Earlier{}, days.AnyDay, following)
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return fmt.Errorf("ending run %s: %w", run, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
 	"punctual/scheduler/jobspec"
+	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 	"punctual/store/seal"
@@ -218,7 +219,7 @@ func (s *Claims) endCalled(
 	var outcomes []domain.Outcome
 	var written map[uuid.UUID]bool
 	other := false // the target has reported otherwise in a transaction of its own
-	following, err := s.followers.Follow(ctx, s.db.Callers)
+	following, err := s.followers.Follow(ctx, s.db.Callers, pg.Everybody)
 	if err != nil {
 		return err
 	}
@@ -240,7 +241,7 @@ func (s *Claims) endCalled(
 			var b pgx.Batch
 			b.Queue(`DELETE FROM punctual.ready WHERE run_id = $1`, run) // the deadline
 			b.Queue(pg.ByIndex)
-			written = QueueFinish(&b, outcomes, nil, Earlier{}, AnyDay, following)
+			written = QueueFinish(&b, outcomes, nil, Earlier{}, days.AnyDay, following)
 			if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 				return fmt.Errorf("ending run %s: %w", run, err)
 			}

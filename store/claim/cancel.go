@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -60,7 +61,7 @@ recorded AS (
     ON CONFLICT DO NOTHING),
 asked AS (
     UPDATE punctual.runs
-    SET reason = CASE $2 WHEN 'timeout' THEN 'cancelled_by_user' ELSE $2 END -- see nameLate
+    SET reason = CASE $2 WHEN 'timeout' THEN 'cancelled_by_user' ELSE $2 END -- see QueueLate
     WHERE id = ANY($1::uuid[]) AND id IN (SELECT id FROM before WHERE NOT nobodys)
     RETURNING id, replica, accepted_at),
 theirs AS (
@@ -124,10 +125,43 @@ func CancelRuns(ctx context.Context, tx pg.Querier, ids []uuid.UUID, reason doma
 	var b pgx.Batch
 	b.Queue(freeCancelled, ids)
 	var made bool // the callers ask for Freed in any case
-	QueueChained(&b, ids, AnyDay, &made)
-	b.Queue(touchWorkflowsOf, ids)
+	QueueChained(&b, ids, days.AnyDay, &made)
+	b.Queue(dueWorkflows, ids)
 	return changed, pg.Wrap("following the end of cancelled runs", tx.SendBatch(ctx, &b).Close())
 }
+
+// dueWorkflows has those workflows go on that are among runs, and those of which these are steps.
+const dueWorkflows = `
+UPDATE punctual.workflows w SET due = true
+FROM (SELECT run_id FROM punctual.workflows
+      WHERE run_id = ANY($1::uuid[]) OR run_id = ANY(ARRAY(
+          SELECT r.parent_run FROM punctual.runs r WHERE r.id = ANY($1::uuid[]) AND r.parent_run IS NOT NULL))
+      ORDER BY run_id FOR NO KEY UPDATE) u
+WHERE w.run_id = u.run_id`
+
+// QueueLate gives steps that were cancelled because the time of their workflow was up that for a reason: CancelRuns
+// knows of no workflow. It comes after the lock of workflows, so it waits for nobody.
+func QueueLate(b *pgx.Batch, steps []uuid.UUID) {
+	b.Queue(`
+		WITH free AS MATERIALIZED (
+		    SELECT r.id FROM punctual.runs r
+		    WHERE r.id = ANY($1::uuid[]) AND r.status = 'cancelled' AND r.reason = 'cancelled_by_user'
+		    FOR NO KEY UPDATE SKIP LOCKED),
+		late AS (
+		    UPDATE punctual.runs r SET reason = 'timeout', error = $2
+		    FROM free f WHERE r.id = ANY($1::uuid[]) AND r.id = f.id
+		    RETURNING r.id, r.fence)
+		UPDATE punctual.attempts a SET reason = 'timeout', error = $2
+		FROM late l WHERE a.run_id = ANY($1::uuid[]) AND a.run_id = l.id AND a.fence = l.fence AND a.outcome = 'cancelled'`,
+		steps, domain.LateStep)
+}
+
+// The chores that the end of runs makes work for.
+const (
+	ChoreLimits    = "limits" // sets due what waits there
+	ChoreSilent    = "silent-targets"
+	ChoreWorkflows = "workflows"
+)
 
 // Freed are the loops that have work when runs were cancelled: others may take their places, were triggered, or are
 // steps of the same workflows.

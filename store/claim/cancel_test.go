@@ -45,7 +45,7 @@ func TestCancelRun(t *testing.T) {
 			if err != nil || got.Status != domain.StatusRunning || OrEmpty(got.Reason) != domain.ReasonCancelled {
 				t.Fatalf("got %s %s, error %v", got.Status, OrEmpty(got.Reason), err)
 			}
-			pulse, err := c.Claims.Renew(t.Context(), replica, scheduler.Condition{})
+			pulse, err := c.Replicas.Renew(t.Context(), replica, scheduler.Condition{})
 			if err != nil || len(pulse.Cancels) != 1 || pulse.Cancels[0] != a.RunID {
 				t.Fatalf("pulse %+v, error %v", pulse, err)
 			}

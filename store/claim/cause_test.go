@@ -19,7 +19,7 @@ func TestAMissedSlotSaysWhy(t *testing.T) {
 			queue, since, until)
 	}
 	note := func(c Replica) {
-		_, err := c.Claims.NoteService(t.Context())
+		_, err := c.Replicas.NoteService(t.Context())
 		Must(t, err)
 	}
 	frozen := func(c Replica, tenant int32) {
@@ -44,7 +44,7 @@ func TestAMissedSlotSaysWhy(t *testing.T) {
 			note(c)
 		}, "no replica was alive from "},
 		{"nobody served the queue", "queue_unserved", func(c Replica) {
-			_, err := c.Claims.EnsureQueues(t.Context(), []string{"other"})
+			_, err := c.Replicas.EnsureQueues(t.Context(), []string{"other"})
 			Must(t, err)
 			served(c, "default", "2 hours", "6 minutes")
 			served(c, "other", "2 hours", "1 second")
@@ -137,7 +137,7 @@ func TestServiceIsNotedOnlyOnChangeAndForgotten(t *testing.T) {
 	c.Renewed()
 	note := func() {
 		t.Helper()
-		_, err := c.Claims.NoteService(t.Context())
+		_, err := c.Replicas.NoteService(t.Context())
 		Must(t, err)
 	}
 	periods := func() int { return c.Count(`SELECT count(*) FROM punctual.service_periods`) }

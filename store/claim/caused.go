@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -32,8 +33,8 @@ var unmadeColumns = pg.Columns[Unmade]{
 	pg.Col("reason", "text", func(u Unmade) string { return string(u.Reason) }),
 }
 
-var insertUnmade = AnyDay.of(inserting(`id, job_id, caused_by, scheduled_for, due_at, created_at, finished_at, tenant,
-                           job_version, lane, status, trigger, reason`, `
+var insertUnmade = days.AnyDay.Of(inserting(`id, job_id, caused_by, scheduled_for, due_at, created_at, finished_at,
+                           tenant, job_version, lane, status, trigger, reason`, `
 SELECT u.id, u.job_id, u.caused_by, u.scheduled_for, u.due_at, u.at, greatest(u.at, u.due_at), j.tenant, j.version,
        `+laneNow+`, 'skipped', u.trigger, u.reason
 FROM (SELECT *, `+unmadeColumns.Arg(1)+`::timestamptz AS at FROM `+unmadeColumns.Unnest("u")+`) u

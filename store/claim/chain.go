@@ -5,6 +5,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/failpoint"
+	"punctual/store/days"
 )
 
 // edges are the runs among $1 that this transaction has ended, each with the other jobs that its end triggers, by the
@@ -34,7 +35,7 @@ edges AS MATERIALIZED (
 // whether they overlap other runs, and looks again whether the job was deleted meanwhile. A run that cannot start is
 // recorded as skipped.
 var enterChained = edges + `,
-` + entering(`id, job_id, caused_by, scheduled_for, due_at, tenant, job_version, lane, trigger,
+` + Entering(`id, job_id, caused_by, scheduled_for, due_at, tenant, job_version, lane, trigger,
                                status, reason, finished_at`, `
     SELECT e.run, e.target, e.id, e.finished_at, e.finished_at, e.tenant, coalesce(j.version, 0),
            coalesce(`+laneNow+`, e.lane),
@@ -87,8 +88,8 @@ ON CONFLICT DO NOTHING`
 // QueueChained makes the runs that the ends of runs trigger, of those that this transaction has ended. It comes after
 // the statements that end them. The runs that have ended, and those that they trigger, are of the given day. Once the
 // batch is read, made is set if a run may be claimed.
-func QueueChained(b *pgx.Batch, ended []uuid.UUID, on Day, made *bool) {
-	on.queue(b, enterChained, ended).Query(func(rows pgx.Rows) error {
+func QueueChained(b *pgx.Batch, ended []uuid.UUID, on days.Day, made *bool) {
+	on.Queue(b, enterChained, ended).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			*made = true
 		}
@@ -97,5 +98,5 @@ func QueueChained(b *pgx.Batch, ended []uuid.UUID, on Day, made *bool) {
 		}
 		return rows.Err()
 	})
-	on.queue(b, enterUpstream, ended)
+	on.Queue(b, enterUpstream, ended)
 }

@@ -150,6 +150,6 @@ func (s *Claims) withFences(
 		}
 		won = append(won, a)
 	}
-	lease.Remaining, lease.Started = len(won), s.started()
+	lease.Remaining, lease.Started = len(won), s.fences.Started()
 	return won
 }

@@ -4,15 +4,16 @@ import (
 	"context"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/trace"
 	"punctual/store/aside"
 	"punctual/store/days"
 	"punctual/store/definitions"
+	"punctual/store/fences"
 	"punctual/store/freeze"
 	"punctual/store/pg"
 )
@@ -21,13 +22,8 @@ import (
 type Options struct {
 	Log *slog.Logger
 
-	// ChoresDue is SQL for an array of the names of the chores for which there is work now or within BeatSoon. A heartbeat
-	// asks it, so that an idle replica sends no other query for them.
-	ChoresDue string
-	Chores    []string // their names: all are asked for if that cannot be read
-
-	// Soon is the same for those whose work callers write in SQL. Each look for due work asks it, so that such work need
-	// not wait for a heartbeat.
+	// Soon is SQL for an array of the names of the chores that have work, of those whose work callers write in SQL. Each
+	// look for due work asks it, so that such work need not wait for a heartbeat.
 	Soon string
 	// Always is SQL for all of them. They are asked for if what Soon reads cannot be read.
 	Always string
@@ -44,7 +40,6 @@ type Claims struct {
 	options   Options
 	followers followers
 	experience
-	failovers
 
 	takenBack atomic.Int64 // runs that nobody had and that were taken back: see Sweep and Lose
 
@@ -52,9 +47,7 @@ type Claims struct {
 	// on; nil: at none.
 	swept atomic.Pointer[uuid.UUID]
 
-	tokenKey  atomic.Pointer[[]byte]          // the key that makes run tokens, once it was read
-	lean      lean                            // what heartbeats do without
-	lastPulse atomic.Pointer[scheduler.Pulse] // of the last heartbeat that has read the tenants; nil: none has
+	tokenKey atomic.Pointer[[]byte] // the key that makes run tokens, once it was read
 }
 
 // rooms are what claims stand on.
@@ -64,6 +57,8 @@ type rooms struct {
 	freezes     *freeze.Switch
 	definitions *definitions.Definitions
 	aside       *aside.Aside
+	fences      *fences.Guard
+	overdue     Overdue
 }
 
 // experience is what claims and finishes have learned from those before.
@@ -79,32 +74,35 @@ type experience struct {
 	uncompiled atomic.Bool // most of the last claim's definitions were not compiled yet: it is likely of the next one too
 }
 
-var _ scheduler.Store = (*Claims)(nil)
-
 // Rooms are the rooms that claims stand on.
 type Rooms struct {
 	DB          *pg.DB
 	Days        *days.Days
 	Freezes     *freeze.Switch
 	Definitions *definitions.Definitions
-	Followers   []Follower // are asked in this order
+	Followers   []Follower // are asked in this order, and the claim's own limits last
 	Aside       *aside.Aside
+	Fences      *fences.Guard
+	Overdue     Overdue
 }
+
+// Overdue judges runs of workflows that are due at an instant. It takes each as an outcome without a verdict, and
+// returns what becomes of it, by run. Await is no end: the run is looked at again after RetryIn. With ReasonTimeout its
+// time is up, and its last steps clean up.
+type Overdue func(
+	ctx context.Context, q pg.Querier, runs []domain.Outcome, now time.Time,
+) (map[uuid.UUID]domain.Outcome, error)
 
 // New returns Claims that stand on other rooms.
 func New(r Rooms, o Options) *Claims {
 	s := &Claims{
-		rooms: rooms{r.DB, r.Days, r.Freezes, r.Definitions, r.Aside}, options: o,
+		rooms: rooms{r.DB, r.Days, r.Freezes, r.Definitions, r.Aside, r.Fences, r.Overdue}, options: o,
 		experience: experience{sieves: newSieves()},
 	}
-	s.followers = followers{rooms: r.Followers, own: func() []Following {
-		return []Following{&stepsFollowing{claims: s}, &limitsFollowing{}}
-	}}
-	s.db.Prepare(func(ctx context.Context, conn pg.Querier) error {
-		if !s.guarding.Load() {
-			return nil
-		}
-		return s.guardFences(ctx, conn)
+	s.followers = append(r.Followers, Follows(func() Following { return &limitsFollowing{} }))
+	s.fences.OnOther(func() {
+		s.definitions.Forget() // lost versions have given their numbers to others
+		s.swept.Store(nil)
 	})
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 	"punctual/store/seal"
@@ -53,8 +54,8 @@ WHERE d.run_id = u.id{prune d}`
 // write seals what is not sealed.
 func (c *contents) write(_ context.Context, b *pgx.Batch) error {
 	if len(c.unsealed) > 0 {
-		on := dayOfRuns(pg.Column(c.unsealed, func(u unsealed) uuid.UUID { return u.run }))
-		on.queue(b, sealBodies, unsealedColumns.Args(c.unsealed)...)
+		on := days.Common(pg.Column(c.unsealed, func(u unsealed) uuid.UUID { return u.run })...)
+		on.Queue(b, sealBodies, unsealedColumns.Args(c.unsealed)...)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/jobspec"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -31,7 +32,7 @@ type dated struct {
 // enterDated makes runs of dated rows, if their jobs are active. It finds the rows by their addresses. They send the
 // current version of their jobs. A run has data of its own only if its caller gave some: without a key of the caller's
 // its id is the key.
-var enterDated = AnyDay.of(`
+var enterDated = days.AnyDay.Of(`
 WITH gone AS (
     DELETE FROM punctual.dated d
     USING punctual.jobs j

@@ -8,17 +8,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/jobspec"
 	"punctual/store/pg"
 )
 
 // deadlines end attempts that have passed their deadlines: of targets that work on, of people who are to decide, and of
 // workflows. No claim has such runs together with others. It is a subject.
 type deadlines struct {
+	decides // no run that has passed its deadline starts
 	*lockedRuns
 	present   presence
-	workflows map[uuid.UUID]*workflow // those whose runs are due, by run
-	overtime  []uuid.UUID             // workflows whose time is up, and that may still clean up
+	workflows map[uuid.UUID]domain.Outcome // what becomes of those whose runs are due, by run
+	overtime  []uuid.UUID                  // workflows whose time is up, and that may still clean up
 	ended     []domain.Outcome
 }
 
@@ -32,26 +32,22 @@ type presence struct {
 	away  bool // no replica has renewed for a while, and none has noted that yet
 }
 
-// read reads the steps of the workflows whose runs are due, and presence if any target seems to be silent.
+// read reads what becomes of the workflows whose runs are due, and presence if any target seems to be silent.
 func (d *deadlines) read(ctx context.Context) error {
-	var ids []uuid.UUID
+	var workflows []domain.Outcome
 	overdue := false
 	for _, r := range d.runs {
 		if overdue = overdue || r.overdue; r.overdue && r.Job != nil && r.Job.IsWorkflow() {
-			ids = append(ids, r.RunID)
+			workflows = append(workflows, domain.Outcome{Assignment: r.Assignment, StartedAt: r.started})
 		}
 	}
 	if !overdue {
 		return nil
 	}
-	if len(ids) > 0 {
-		live, err := d.claims.readLive(ctx, d.conn, new(pgx.Batch), concerned{runs: ids, on: dayOfRuns(ids)})
-		if err != nil {
+	if len(workflows) > 0 {
+		var err error
+		if d.workflows, err = d.claims.overdue(ctx, d.conn, workflows, d.now); err != nil {
 			return err
-		}
-		d.workflows = make(map[uuid.UUID]*workflow, len(live))
-		for _, w := range live {
-			d.workflows[w.id] = w
 		}
 	}
 	err := d.conn.QueryRow(ctx, `
@@ -83,26 +79,17 @@ func (d *deadlines) end(o domain.Outcome) verdict {
 	return verdict{fate: leaves}
 }
 
-// ofWorkflow ends the run of a workflow that is due, because its steps have ended or its time is up. When its
-// max_duration has passed, steps that clean up have a while of their own.
+// ofWorkflow ends the run of a workflow that is due, or lets it go on.
 func (d *deadlines) ofWorkflow(r *waitingRun) verdict {
-	live, deadline := d.workflows[r.RunID], r.started.Add(r.Job.MaxDuration.Value())
-	switch {
-	case live != nil && live.late():
-		return d.end(domain.JudgeSilent(r.Assignment, 0, r.started, jobspec.Later(d.now, deadline)))
-	case live != nil && live.advance().Ended:
-		return d.end(domain.JudgeSteps(r.Assignment, live.runs, live.reason, r.started, d.now))
-	case d.now.Before(deadline):
-		return again(deadline.Sub(d.now))
-	case live != nil && !live.halted() && domain.MayCleanUp(r.Job.Definition, live.runs):
-		d.overtime = append(d.overtime, r.RunID)
-		return again(r.Job.CleanUpGrace())
+	o := d.workflows[r.RunID]
+	if o.Assignment = r.Assignment; o.Verdict != domain.Await { // by now it is known whether the run has a gate
+		return d.end(o)
 	}
-	return d.end(domain.JudgeSilent(r.Assignment, 0, r.started, d.now))
+	if o.Reason == domain.ReasonTimeout {
+		d.overtime = append(d.overtime, o.RunID)
+	}
+	return again(o.RetryIn)
 }
-
-// take does nothing: no run that has passed its deadline starts.
-func (d *deadlines) take(*waitingRun) {}
 
 // heed ends the attempts as followers decide. It returns those that wait for a transaction of their target.
 func (d *deadlines) heed(ctx context.Context) (wait []domain.Outcome, err error) {
@@ -119,14 +106,13 @@ func (d *deadlines) heed(ctx context.Context) (wait []domain.Outcome, err error)
 
 // beginOvertime lets the chore end the steps of workflows whose time is up, and start those that clean up.
 const beginOvertime = `
-WITH late AS (
-    UPDATE punctual.runs r SET reason = 'timeout'
-    WHERE r.id = ANY($1::uuid[]) AND r.status = 'running' AND r.reason IS NULL)
-UPDATE punctual.workflows SET due = true WHERE run_id = ANY($1::uuid[])`
+UPDATE punctual.runs r SET reason = 'timeout'
+WHERE r.id = ANY($1::uuid[]) AND r.status = 'running' AND r.reason IS NULL`
 
 func (d *deadlines) write(_ context.Context, b *pgx.Batch) error {
 	if len(d.overtime) > 0 {
 		b.Queue(beginOvertime, d.overtime)
+		b.Queue(dueWorkflows, d.overtime)
 	}
 	return nil
 }

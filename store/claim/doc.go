@@ -1,8 +1,7 @@
-// Package claim is the heart of the store: it claims due slots and ready runs, writes the outcomes of their attempts,
-// and keeps replicas alive. It owns the tables schedules, completions, runs, run_data, ready, attempts, claims,
-// exclusive, cancels, workflows, holds, replicas, queues, allowances and tenant_usage. The rooms above make, let
-// through, cancel and settle runs with it; it imports none of them. What else must happen when runs are written or end
-// is left to Followers.
+// Package claim is the heart of the store: it claims due slots and ready runs, and writes the outcomes of their
+// attempts. It owns the tables schedules, completions, runs, run_data, ready, attempts, claims, exclusive, cancels,
+// allowances and tenant_usage. The rooms above make, let through, cancel and settle runs with it; it imports none of
+// them. What else must happen when runs are written or end is left to Followers.
 //
 // The life of a slot is four transactions. Start reading with the first:
 //
@@ -17,7 +16,7 @@
 // place.go writes when a job fires next, for the rooms that change jobs. All runs but those of due slots begin by one
 // statement, which is in enter.go, with the runs of triggers, replays and backfills. chain.go makes those that the end
 // of another run triggers, within the transaction that ends it. callback.go lets a target that works on after its
-// answer end its run. workflow.go lets workflows go on when the runs of their steps end.
+// answer end its run.
 //
 // A claim of ready locks rows of ready, makes runs of the dated ones among them, locks the gates of their jobs and
 // reads the runs. Then its subjects (subject.go) read what each decides by, in the order below, which is also that of
@@ -30,8 +29,8 @@
 //  2. contents (content.go): a run whose body is too much for this claim stays, and one whose definition this binary
 //     cannot read comes again.
 //  3. gates (gate.go): a run whose gate another claim has locked comes again. A run that starts takes the gate.
-//  4. deadlines (deadline.go): an attempt that has passed its deadline ends, or goes on for a while. What follows is
-//     about all other runs.
+//  4. deadlines (deadline.go): an attempt that has passed its deadline ends, or goes on for a while, which
+//     package flow decides for workflows. What follows is about all other runs.
 //  5. dated (dated.go): a dated run that is too late for its job is skipped.
 //  6. overlaps (overlap.go): a run about which no claim has decided is skipped, waits or replaces others, as the policy
 //     says. Others may end because of it; nothing is decided about those any more.
@@ -47,7 +46,7 @@
 // A finish is asked and told in one order. Before anything is written, each follower reads what it has to know and
 // decides about each outcome: reports do. Then gates are locked, outcomes are written, gates are freed for those that
 // wait, and leases end. Then followers write what follows: links the runs that are triggered, notices what people are
-// told. Then steps of workflows go on, in round trips of their own, or are left to a chore. Once the transaction has
+// told. Then flow lets workflows go on, in round trips of its own, or leaves them to a chore. Once the transaction has
 // committed, all ask for the chores that have work, limits among them.
 //
 // What a run in ready waits for is in its column waits. The claim takes it for its turn, or for its host. park.go lets
@@ -58,5 +57,4 @@
 // limits that jobs share, and limits_release.go has those that wait there go on: their tables are limit_holders and
 // job_limits. locked.go finds a way around rows that a stranger has locked, with finish_locked.go, ready_locked.go and
 // due_locked.go.
-// replica.go and fences.go are the heartbeat and its guard against failovers.
 package claim

@@ -180,7 +180,7 @@ func (c *dueClaim) items() []item {
 
 // claimDue tries once to claim.
 func (s *Claims) claimDue(ctx context.Context, claim scheduler.Claim, of taking) (c dueClaim, err error) {
-	following, err := s.followers.Follow(ctx, s.db.Runs)
+	following, err := s.followers.Follow(ctx, s.db.Runs, pg.Everybody)
 	if err != nil {
 		return c, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/days"
 	"punctual/store/pg"
 	"punctual/store/seal"
 )
@@ -73,9 +74,9 @@ func inserting(columns, query string) string {
 	return `INSERT INTO {runs} (` + columns + `)` + query
 }
 
-// entering is SQL that makes runs, after WITH. Those that are pending wait for their turn from now on, in the order of
+// Entering is SQL that makes runs, after WITH. Those that are pending wait for their turn from now on, in the order of
 // the instants at which they were made. A run that exists already was made by another transaction: it stays as it is.
-func entering(columns, query string) string {
+func Entering(columns, query string) string {
 	return `made AS (
     ` + inserting(columns, query) + `
     ON CONFLICT DO NOTHING
@@ -95,8 +96,8 @@ const laneNow = `coalesce(s.lane, (SELECT punctual.lane_of(j.queue, v.definition
                              WHERE v.job_id = j.id AND v.version = j.version))`
 
 // enterRuns writes the runs and their rows in ready. They keep the order of the entries.
-var enterRuns = AnyDay.of(`
-WITH ` + entering(`id, job_id, rerun_of, replay_of, scheduled_for, due_at, created_at, tenant, job_version, lane,
+var enterRuns = days.AnyDay.Of(`
+WITH ` + Entering(`id, job_id, rerun_of, replay_of, scheduled_for, due_at, created_at, tenant, job_version, lane,
                                status, trigger, triggered_by, caused_by`, `
     SELECT u.id, u.job_id, u.rerun_of, u.replay_of, u.scheduled_for, u.due_at,
            `+entryColumns.Arg(1)+`::timestamptz - u.later * interval '1 microsecond', j.tenant,

@@ -14,6 +14,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
 	"punctual/store/aside"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -104,20 +105,20 @@ func (s *Claims) apart(
 func (s *Claims) finishAll(
 	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, earlier ...uuid.UUID,
 ) (superseded int, err error) {
-	following, err := s.followers.Follow(ctx, s.db.Runs)
+	following, err := s.followers.Follow(ctx, s.db.Runs, pg.Everybody)
 	if err != nil {
 		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
 	}
 	var f finishing
 	err = s.wary.finish.try(func(wary bool) error {
-		write := func(on Day) error { // each try begins anew
+		write := func(on days.Day) error { // each try begins anew
 			f = finishing{outcomes: outcomes, released: released, following: following, on: on}
-			f.earlier = Earlier{earlier, s.startedFor(released, outcomes)}
+			f.earlier = Earlier{earlier, s.fences.StartedFor(released, outcomes)}
 			return f.run(ctx, s, s.db.Runs, wary)
 		}
 		err := write(DayOf(outcomes, earlier...))
 		if pg.Code(err) == "42P01" { // undefined_table: it was removed, as no known run of its day went on
-			err = write(AnyDay)
+			err = write(days.AnyDay)
 		}
 		return err
 	})
@@ -143,6 +144,17 @@ func (s *Claims) finishAll(
 		return superseded, &scheduler.LeftOutcomesError{Runs: f.locked, Leases: f.kept}
 	}
 	return superseded, nil
+}
+
+// DayOf returns the day of the runs that succeeded or were accepted, and of further ones, if they all have the same.
+func DayOf(outcomes []domain.Outcome, further ...uuid.UUID) days.Day {
+	runs := slices.Clone(further)
+	for i := range outcomes {
+		if v := outcomes[i].Verdict; v == domain.Succeed || v == domain.Await {
+			runs = append(runs, outcomes[i].RunID)
+		}
+	}
+	return days.Common(runs...)
 }
 
 // dueSoon reports whether the run is ready again before the tick loop would look by itself.

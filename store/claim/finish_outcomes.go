@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -196,13 +197,13 @@ WHERE c.id = ANY((SELECT $1::uuid[])::uuid[])
                       WHERE l.id = ANY(c.run_ids) AND l.replica = c.replica AND l.claimed_at = c.claimed_at))`
 
 // queueEnd queues the end of leases. Most have no earlier runs: all their outcomes are written together.
-func queueEnd(b *pgx.Batch, leases []uuid.UUID, earlier Earlier, on Day) {
+func queueEnd(b *pgx.Batch, leases []uuid.UUID, earlier Earlier, on days.Day) {
 	switch {
 	case len(leases) == 0:
 	case len(earlier.Runs) == 0:
 		b.Queue(deleteLeases, pg.Prepared{}, leases)
 	default:
-		on.queue(b, deleteEnded, leases, earlier.Runs, earlier.Started)
+		on.Queue(b, deleteEnded, leases, earlier.Runs, earlier.Started)
 	}
 }
 
@@ -224,7 +225,7 @@ func queueReported(b *pgx.Batch, outcomes []domain.Outcome) {
 }
 
 // queueOutcomes queues one statement for the successes, one for accepted work and one for the rest, each sorted by id.
-func queueOutcomes(b *pgx.Batch, outcomes []domain.Outcome, on Day, written map[uuid.UUID]bool) {
+func queueOutcomes(b *pgx.Batch, outcomes []domain.Outcome, on days.Day, written map[uuid.UUID]bool) {
 	var ok, accepted, not []*domain.Outcome
 	for i := range outcomes {
 		switch o := &outcomes[i]; o.Verdict {
@@ -240,10 +241,10 @@ func queueOutcomes(b *pgx.Batch, outcomes []domain.Outcome, on Day, written map[
 		slices.SortFunc(kind, func(a, b *domain.Outcome) int { return pg.CompareIDs(a.RunID, b.RunID) })
 	}
 	if len(ok) > 0 {
-		on.queue(b, finishSucceeded, successes.Args(ok)...).Query(pg.IntoKeys(written, true))
+		on.Queue(b, finishSucceeded, successes.Args(ok)...).Query(pg.IntoKeys(written, true))
 	}
 	if len(accepted) > 0 {
-		on.queue(b, finishAccepted, acceptances.Args(accepted)...).Query(pg.IntoKeys(written, true))
+		on.Queue(b, finishAccepted, acceptances.Args(accepted)...).Query(pg.IntoKeys(written, true))
 	}
 	if len(not) > 0 {
 		queueOthers(b, not, written)

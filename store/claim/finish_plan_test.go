@@ -13,6 +13,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
+	"punctual/store/days"
 	"punctual/store/notices"
 	"punctual/store/pg"
 )
@@ -78,7 +79,7 @@ func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 				outcomes[i].Verdict = domain.Succeed
 			}
 			if mode == "force_custom_plan" { // such batches always get custom plans
-				looksOnlyAt(c, outcomes, claim.AnyDay, mode)
+				looksOnlyAt(c, outcomes, days.AnyDay, mode)
 			}
 		}
 		c.Exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now()`)
@@ -89,7 +90,7 @@ func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 
 // looksOnlyAt explains the statement of Finish in a transaction that it rolls back, and fails the test if the statement
 // reads other rows.
-func looksOnlyAt(c Replica, outcomes []domain.Outcome, on claim.Day, mode string) {
+func looksOnlyAt(c Replica, outcomes []domain.Outcome, on days.Day, mode string) {
 	c.T.Helper()
 	var b pgx.Batch
 	claim.QueueFinish(&b, outcomes, nil, claim.Earlier{}, on, &notices.Following{})
@@ -159,9 +160,9 @@ func TestTheEndOfALeaseLooksAtItsOwnRunsOnly(t *testing.T) {
 			earlier = append(earlier, a.RunID)
 		}
 	}
-	for _, on := range []claim.Day{claim.DayOf(nil, earlier...), claim.AnyDay} {
+	for _, on := range []days.Day{claim.DayOf(nil, earlier...), days.AnyDay} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-			if on == claim.AnyDay && mode == "force_generic_plan" {
+			if on == days.AnyDay && mode == "force_generic_plan" {
 				continue // such batches always get custom plans
 			}
 			var b pgx.Batch
@@ -183,13 +184,13 @@ func TestFinishOfOneDayAndOfSeveral(t *testing.T) {
 	if len(outcomes) != 3 {
 		t.Fatal(len(outcomes))
 	}
-	today := claim.Day(domain.IDTime(outcomes[0].RunID).Format("20060102"))
+	today := days.Day(domain.IDTime(outcomes[0].RunID).Format("20060102"))
 	if got := claim.DayOf(outcomes[:1]); got != today {
 		t.Errorf("day %q, want %q", got, today)
 	}
 	gone := outcomes[0]
 	gone.RunID = domain.NewRunID(time.Now().AddDate(-1, 0, 0))
-	if got := claim.DayOf([]domain.Outcome{gone, outcomes[1]}); got != claim.AnyDay {
+	if got := claim.DayOf([]domain.Outcome{gone, outcomes[1]}); got != days.AnyDay {
 		t.Errorf("two days are %q", got)
 	}
 	accepted, lost := outcomes[2], gone

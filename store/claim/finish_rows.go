@@ -58,19 +58,8 @@ var (
 // said is the error. What a target has answered or reported may be in it.
 func (o *ending) said() *seal.Quoting {
 	quotes := o.HTTPStatus != 0 || o.Reason == domain.ReasonFailed || o.Reason == domain.ReasonExpired ||
-		ofWorkflow(*o.Outcome)
-	if !quotes {
-		return pg.OrNull(seal.Quoting{Text: pg.Storable(o.Error)})
-	}
-	return quoting(o.Error)
-}
-
-// quoting is an error that quotes a target.
-func quoting(said string) *seal.Quoting {
-	if said == "" {
-		return nil
-	}
-	return &seal.Quoting{Text: pg.Storable(said), Quotes: true}
+		o.Step != "" || o.Job.IsWorkflow()
+	return pg.OrNull(seal.Quoting{Text: pg.Storable(o.Error), Quotes: quotes && o.Error != ""})
 }
 
 // held returns what holds the run back; the zero value: nothing does.

@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -20,7 +21,7 @@ type finishing struct {
 	outcomes  []domain.Outcome
 	released  []uuid.UUID
 	earlier   Earlier
-	on        Day // of the runs that succeeded
+	on        days.Day // of the runs that succeeded
 	following Following
 
 	decided   decided
@@ -82,19 +83,19 @@ func (f *finishing) atOnce(ctx context.Context, s *Claims, pool *pg.Pool) error 
 
 // plain reports whether outcomes are nothing but successes of one day from which nothing follows, as most are. All that
 // is sent for them is a statement for the day and the end of leases.
-func plain(outcomes []domain.Outcome, on Day, following Following) bool {
+func plain(outcomes []domain.Outcome, on days.Day, following Following) bool {
 	for i := range outcomes {
 		o := &outcomes[i]
 		if o.Verdict != domain.Succeed || o.Gated || keeps(o) || following.Concerns(o.Job) {
 			return false
 		}
 	}
-	return on != AnyDay
+	return on != days.AnyDay
 }
 
 // QueueFinish queues the statements of a finish for those that make no further round trip.
 func QueueFinish(
-	b *pgx.Batch, outcomes []domain.Outcome, released []uuid.UUID, earlier Earlier, on Day, following Following,
+	b *pgx.Batch, outcomes []domain.Outcome, released []uuid.UUID, earlier Earlier, on days.Day, following Following,
 ) (written map[uuid.UUID]bool) {
 	f := finishing{outcomes: outcomes, released: released, earlier: earlier, on: on, following: following}
 	f.queue(b)

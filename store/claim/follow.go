@@ -3,33 +3,26 @@ package claim
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/jobspec"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
 // Follower is a room above that is told what becomes of runs, in the transaction that writes it.
 type Follower interface {
-	// Follow returns what follows in one transaction. It is called before the transaction begins, because it may need a
-	// connection of its own, of the same pool.
-	Follow(ctx context.Context, q pg.Querier) (Following, error)
-	// FollowWithin is Follow within a transaction about jobs of one tenant.
-	FollowWithin(ctx context.Context, q pg.Querier, tenant int32) (Following, error)
-
-	// Facts is SQL for a value that every heartbeat reads for the follower, and Learn takes it. So Follow seldom has to
-	// read.
-	Facts() string
-	Learn(value []byte) error
+	// Follow returns what follows in one transaction of a tenant's, or of pg.Everybody's. Then it is called before the
+	// transaction begins, because it may need a connection of its own, of the same pool.
+	Follow(ctx context.Context, q pg.Querier, tenant int32) (Following, error)
 }
 
 // Following is what follows in one transaction from what becomes of runs. Its statements come after those that write
-// the runs. They write no table of the claim, but they may read the runs, and queue what this package offers for it:
-// QueueChained.
+// the runs. They write no table of the claim but by what this package offers for it: QueueChained, QueueLate, Entering
+// and ComeDue.
 //
 // A finish asks its followers in their order, and each of them, in this order, QueueRead, Decide, QueueEnds and
 // Continue or Leave; and Asks once the transaction has committed.
@@ -47,7 +40,7 @@ type Following interface {
 	// Decide returns how an attempt has ended, and whether that is to be written.
 	Decide(o domain.Outcome) (domain.Outcome, Decision)
 	// QueueEnds queues what follows from outcomes that are written, on the day of the runs that succeeded, or AnyDay.
-	QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on Day)
+	QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on days.Day)
 
 	// Continues reports whether what follows from outcomes takes round trips of its own: see Continue.
 	Continues(outcomes []domain.Outcome) bool
@@ -91,7 +84,7 @@ func (Nothing) QueueRead(*pgx.Batch, []domain.Outcome) {}
 func (Nothing) Decide(o domain.Outcome) (domain.Outcome, Decision) { return o, ToWrite }
 
 // QueueEnds implements Following.
-func (Nothing) QueueEnds(*pgx.Batch, []domain.Outcome, Day) {}
+func (Nothing) QueueEnds(*pgx.Batch, []domain.Outcome, days.Day) {}
 
 // Continues implements Following.
 func (Nothing) Continues([]domain.Outcome) bool { return false }
@@ -113,71 +106,44 @@ type RunEvent struct {
 	Run   uuid.UUID
 }
 
-// followers are several as one: rooms, and the claim's own, which come last.
-type followers struct {
-	rooms []Follower
-	own   func() []Following
-}
+// Follows is a Follower that has nothing to read. It returns what follows in one transaction.
+type Follows func() Following
 
 // Follow implements Follower.
-func (f followers) Follow(ctx context.Context, q pg.Querier) (Following, error) {
-	return f.each(func(one Follower) (Following, error) { return one.Follow(ctx, q) })
-}
+func (f Follows) Follow(context.Context, pg.Querier, int32) (Following, error) { return f(), nil }
 
-// FollowWithin implements Follower.
-func (f followers) FollowWithin(ctx context.Context, q pg.Querier, tenant int32) (Following, error) {
-	return f.each(func(one Follower) (Following, error) { return one.FollowWithin(ctx, q, tenant) })
-}
+// followers are several as one.
+type followers []Follower
 
-func (f followers) each(follow func(Follower) (Following, error)) (Following, error) {
-	var all followings
-	for _, one := range f.rooms {
-		following, err := follow(one)
-		if err != nil {
+// Follow implements Follower.
+func (f followers) Follow(ctx context.Context, q pg.Querier, tenant int32) (Following, error) {
+	all := make(followings, len(f))
+	for i, one := range f {
+		var err error
+		if all[i], err = one.Follow(ctx, q, tenant); err != nil {
 			return nil, err
 		}
-		all = append(all, following)
 	}
-	return append(all, f.own()...), nil
+	return all, nil
 }
 
-// Facts is SQL for an array of the followers' facts, which Learn hands out.
-func (f followers) Facts() string {
-	return `ARRAY[` + strings.Join(pg.Column(f.rooms, func(one Follower) string {
-		return `(` + one.Facts() + `)::text`
-	}), `, `) + `]::text[]`
-}
-
-func (f followers) Learn(values []string) error {
-	for i, one := range f.rooms {
-		if err := one.Learn([]byte(values[i])); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// followings are what follows for each follower.
+// followings are what follows for each follower. They implement Following.
 type followings []Following
 
-// Concerns implements Following.
 func (f followings) Concerns(job *domain.Job) bool {
 	return slices.ContainsFunc(f, func(one Following) bool { return one.Concerns(job) })
 }
 
-// Starts implements Following.
 func (f followings) Starts(job *domain.Job) bool {
 	return slices.ContainsFunc(f, func(one Following) bool { return one.Starts(job) })
 }
 
-// QueueEvents implements Following.
 func (f followings) QueueEvents(b *pgx.Batch, events []RunEvent) {
 	for _, one := range f {
 		one.QueueEvents(b, events)
 	}
 }
 
-// QueueRead implements Following.
 func (f followings) QueueRead(b *pgx.Batch, outcomes []domain.Outcome) {
 	for _, one := range f {
 		one.QueueRead(b, outcomes)
@@ -192,19 +158,16 @@ func (f followings) Decide(o domain.Outcome) (_ domain.Outcome, d Decision) {
 	return o, d
 }
 
-// QueueEnds implements Following.
-func (f followings) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on Day) {
+func (f followings) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on days.Day) {
 	for _, one := range f {
 		one.QueueEnds(b, outcomes, on)
 	}
 }
 
-// Continues implements Following.
 func (f followings) Continues(outcomes []domain.Outcome) bool {
 	return slices.ContainsFunc(f, func(one Following) bool { return one.Continues(outcomes) })
 }
 
-// Continue implements Following.
 func (f followings) Continue(ctx context.Context, q pg.Querier, b *pgx.Batch) error {
 	for _, one := range f {
 		if err := one.Continue(ctx, q, b); err != nil {
@@ -214,14 +177,12 @@ func (f followings) Continue(ctx context.Context, q pg.Querier, b *pgx.Batch) er
 	return nil
 }
 
-// Leave implements Following.
 func (f followings) Leave(b *pgx.Batch) {
 	for _, one := range f {
 		one.Leave(b)
 	}
 }
 
-// Asks implements Following.
 func (f followings) Asks() (chores []string) {
 	for _, one := range f {
 		chores = append(chores, one.Asks()...)

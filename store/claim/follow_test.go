@@ -10,28 +10,25 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/jobspec"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
 // fan is a follower that asks for the chore of its name, and what follows for it.
 type fan struct {
 	Nothing
-	name    string
-	fails   error
-	learned string
-	heard   *[]string
+	name  string
+	fails error
+	heard *[]string
 }
 
-func (f *fan) Follow(context.Context, pg.Querier) (Following, error) { return f, f.fails }
-func (f *fan) FollowWithin(context.Context, pg.Querier, int32) (Following, error) {
+func (f *fan) Follow(context.Context, pg.Querier, int32) (Following, error) {
 	return f, f.fails
 }
-func (f *fan) Facts() string                      { return `SELECT '` + f.name + `'` }
-func (f *fan) Learn(value []byte) error           { f.learned = string(value); return f.fails }
 func (f *fan) Concerns(job *domain.Job) bool      { return job.Name == f.name }
 func (f *fan) Starts(job *domain.Job) bool        { return f.Concerns(job) }
 func (f *fan) QueueEvents(*pgx.Batch, []RunEvent) { *f.heard = append(*f.heard, f.name+" events") }
-func (f *fan) QueueEnds(_ *pgx.Batch, _ []domain.Outcome, _ Day) {
+func (f *fan) QueueEnds(_ *pgx.Batch, _ []domain.Outcome, _ days.Day) {
 	*f.heard = append(*f.heard, f.name+" ends")
 }
 func (f *fan) Asks() []string { return []string{f.name} }
@@ -39,19 +36,13 @@ func (f *fan) Asks() []string { return []string{f.name} }
 func TestSeveralFollowersAreAsOne(t *testing.T) {
 	var heard []string
 	a, b := &fan{name: "a", heard: &heard}, &fan{name: "b", heard: &heard}
-	both := followers{rooms: []Follower{a, b}, own: func() []Following { return nil }}
-	if got, want := both.Facts(), `ARRAY[(SELECT 'a')::text, (SELECT 'b')::text]::text[]`; got != want {
-		t.Errorf("facts %s, want %s", got, want)
-	}
-	if err := both.Learn([]string{"1", "2"}); err != nil || a.learned != "1" || b.learned != "2" {
-		t.Errorf("they learned %q and %q, error %v", a.learned, b.learned, err)
-	}
-	following, err := both.Follow(t.Context(), nil)
+	both := followers{a, b}
+	following, err := both.Follow(t.Context(), nil, pg.Everybody)
 	if err != nil {
 		t.Fatal(err)
 	}
 	following.QueueEvents(nil, nil)
-	following.QueueEnds(nil, nil, AnyDay)
+	following.QueueEnds(nil, nil, days.AnyDay)
 	if want := []string{"a events", "b events", "a ends", "b ends"}; !slices.Equal(heard, want) {
 		t.Errorf("they were told %q, want %q", heard, want)
 	}
@@ -64,8 +55,8 @@ func TestSeveralFollowersAreAsOne(t *testing.T) {
 		}
 	}
 	b.fails = errors.New("away")
-	_, err = both.FollowWithin(t.Context(), nil, 0)
-	if !errors.Is(err, b.fails) || !errors.Is(both.Learn([]string{"1", "2"}), b.fails) {
+	_, err = both.Follow(t.Context(), nil, 1)
+	if !errors.Is(err, b.fails) {
 		t.Errorf("one fails, and the error is %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/aside"
+	"punctual/store/days"
 	"punctual/store/pg"
 	"punctual/store/seal"
 )
@@ -44,7 +45,7 @@ FROM (SELECT r.id, r.status, coalesce(r.reason, '') AS reason, coalesce(d.result
 // gives it back, and would claim it again at once.
 func (s *Claims) ReadGiven(ctx context.Context, a *domain.Assignment) error {
 	one := []domain.Assignment{*a}
-	err := readGiven(ctx, s.db.Runs, one, dayOfRuns([]uuid.UUID{a.RunID}), math.MaxInt64, domain.MaxStepResults)
+	err := readGiven(ctx, s.db.Runs, one, days.Common(a.RunID), math.MaxInt64, domain.MaxStepResults)
 	a.Given = one[0].Given
 	if aside.Blames(ctx, err) || err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		s.putAside(ctx, aside.Item{Kind: aside.Run, ID: a.RunID, Job: a.Job.ID, Tenant: a.Job.Tenant}, err)
@@ -55,7 +56,7 @@ func (s *Claims) ReadGiven(ctx context.Context, a *domain.Assignment) error {
 // ReadGiven reads what a step is given for a tenant, who may not read the tables of single days.
 func ReadGiven(ctx context.Context, q pg.Batcher, a *domain.Assignment) error {
 	one := []domain.Assignment{*a}
-	err := readGiven(ctx, q, one, AnyDay, math.MaxInt64, domain.MaxStepResults)
+	err := readGiven(ctx, q, one, days.AnyDay, math.MaxInt64, domain.MaxStepResults)
 	a.Given = one[0].Given
 	return err
 }
@@ -64,13 +65,13 @@ func ReadGiven(ctx context.Context, q pg.Batcher, a *domain.Assignment) error {
 // is what cannot be read now.
 func (s *Claims) giveSteps(ctx context.Context, runs []domain.Assignment) {
 	ids := pg.Column(runs, func(a domain.Assignment) uuid.UUID { return a.RunID })
-	_ = readGiven(ctx, s.db.Runs, runs, dayOfRuns(ids), claimGiven, claimGiven)
+	_ = readGiven(ctx, s.db.Runs, runs, days.Common(ids...), claimGiven, claimGiven)
 }
 
 // readGiven reads what steps among the runs are given: so many bytes of the inputs of their workflows, and so many of
 // the results of other steps. The Given of a step for which that is not enough is left nil.
 func readGiven(
-	ctx context.Context, q pg.Batcher, runs []domain.Assignment, day Day, ofInputs, ofResults int64,
+	ctx context.Context, q pg.Batcher, runs []domain.Assignment, day days.Day, ofInputs, ofResults int64,
 ) error {
 	found := givens{map[uuid.UUID]input{}, map[uuid.UUID]domain.Told{}}
 	for _, a := range runs {
@@ -89,11 +90,11 @@ func readGiven(
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
 	workflows := slices.Collect(maps.Keys(found.inputs))
-	day.queue(&b, readInputs, workflows, ofInputs).Query(func(rows pgx.Rows) error {
+	day.Queue(&b, readInputs, workflows, ofInputs).Query(func(rows pgx.Rows) error {
 		return pg.Each2(rows, func(id uuid.UUID, body seal.Bytes) { found.inputs[id] = input{true, body} })
 	})
 	if before := slices.Collect(maps.Keys(found.told)); len(before) > 0 {
-		day.queue(&b, readTold, before, ofResults).Query(func(rows pgx.Rows) error {
+		day.Queue(&b, readTold, before, ofResults).Query(func(rows pgx.Rows) error {
 			var t domain.Told
 			return pg.Each(rows, []any{&t.Run, &t.Status, &t.Reason, &t.Note, &t.Bytes, (*seal.JSON)(&t.Result)}, func() {
 				found.told[t.Run] = t

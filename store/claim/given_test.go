@@ -11,7 +11,6 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/jobspec"
-	"punctual/store/claim"
 	"punctual/store/jobs"
 )
 
@@ -126,32 +125,5 @@ func TestAStepIsToldWhatResultsItLacks(t *testing.T) {
 	}
 	c.FinishAndRelease(Succeeded(last))
 	c.GoOn()
-	c.Clean()
-}
-
-// A person's transaction, or a change of the job, may have locked the row of ready when the last step ends.
-func TestAWorkflowEndsThoughItsRunWasLocked(t *testing.T) {
-	c := NewReplica(t)
-	c.Create("w", Never, Steps("a", "b<a"))
-	w := c.StartWorkflow("w", "")
-	tx, err := c.DB.Runs.Begin(t.Context())
-	c.Must(err)
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	_, err = tx.Exec(t.Context(), `SELECT FROM punctual.ready WHERE run_id = $1 FOR UPDATE`, w.RunID)
-	c.Must(err)
-	c.FinishAndRelease(Died(c.ClaimSteps()["a"]))
-	for range 2 {
-		wait, left, err := c.Claims.AdvanceWorkflows(t.Context())
-		c.Must(err)
-		if !left || wait == 0 {
-			t.Errorf("the chore waits for %s, left: %t", wait, left)
-		}
-		if !c.Wants(claim.ChoreWorkflows) {
-			t.Error("no heartbeat asks for the chore")
-		}
-	}
-	c.Must(tx.Commit(t.Context()))
-	c.GoOn()
-	c.WantState(w.RunID, "dead http_5xx attempt 1 finished dead letter of 1 http_5xx attempts: 1 failed http_5xx")
 	c.Clean()
 }

@@ -3,13 +3,6 @@ package claim
 import (
 	"context"
 	"fmt"
-	"time"
-
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
-
-	"punctual/scheduler/admit"
-	"punctual/store/pg"
 )
 
 // Unheld selects what parked runs wait for although no replica holds them back for it any more: each tenant and reason
@@ -29,89 +22,27 @@ WHERE NOT EXISTS (SELECT FROM punctual.holds h WHERE h.tenant = w.tenant AND h.h
 // releaseBatch is how many runs one statement releases.
 const releaseBatch = 1000
 
-// releaseHeld makes runs ready again that wait for something that no replica holds back any more. The runs keep the
-// start and the limit of their wait: a run that is held back again goes on with the same wait. left is true if there
-// may be more.
-func (s *Claims) releaseHeld(ctx context.Context) (left bool, err error) {
-	tag, err := s.db.Chores.Exec(ctx, `
-		WITH free AS MATERIALIZED (`+Unheld+`),
-		locked AS (SELECT y.run_id FROM free f CROSS JOIN LATERAL (
-		    SELECT r.run_id FROM punctual.ready r WHERE r.tenant = f.tenant AND r.waits = 'host'
-		    AND r.waits_on = f.held_by ORDER BY r.since LIMIT $1 FOR UPDATE SKIP LOCKED) y LIMIT $1)
-		UPDATE punctual.ready y
-		SET waits = 'turn', waits_on = NULL, due_at = greatest(now(), r.due_at)
-		FROM locked l LEFT JOIN punctual.runs_of(ARRAY(SELECT run_id FROM locked)) r ON r.id = l.run_id
-		WHERE y.run_id = l.run_id`, releaseBatch)
-	if err != nil {
-		return false, s.db.TookWrite(fmt.Errorf("releasing runs that are no longer held back: %w", err))
+// ReleaseHeld makes runs ready again that wait for something that no replica holds back any more. The runs keep the
+// start and the limit of their wait: a run that is held back again goes on with the same wait.
+func (s *Claims) ReleaseHeld(ctx context.Context) error {
+	for {
+		tag, err := s.db.Chores.Exec(ctx, `
+			WITH free AS MATERIALIZED (`+Unheld+`),
+			locked AS (SELECT y.run_id FROM free f CROSS JOIN LATERAL (
+			    SELECT r.run_id FROM punctual.ready r WHERE r.tenant = f.tenant AND r.waits = 'host'
+			    AND r.waits_on = f.held_by ORDER BY r.since LIMIT $1 FOR UPDATE SKIP LOCKED) y LIMIT $1)
+			UPDATE punctual.ready y
+			SET waits = 'turn', waits_on = NULL, due_at = greatest(now(), r.due_at)
+			FROM locked l LEFT JOIN punctual.runs_of(ARRAY(SELECT run_id FROM locked)) r ON r.id = l.run_id
+			WHERE y.run_id = l.run_id`, releaseBatch)
+		if err != nil {
+			return s.db.TookWrite(fmt.Errorf("releasing runs that are no longer held back: %w", err))
+		}
+		if tag.RowsAffected() > 0 {
+			s.db.Wake()
+		}
+		if tag.RowsAffected() < releaseBatch {
+			return nil
+		}
 	}
-	if tag.RowsAffected() > 0 {
-		s.db.Wake()
-	}
-	return tag.RowsAffected() == releaseBatch, nil
-}
-
-// A hold that an operator asked to reset becomes an order. So does the hold of a host that another replica has reached.
-// The replica ($10) follows the columns of its holds.
-var reportHolds = `
-WITH told AS (
-    SELECT * FROM ` + holdColumns.Unnest("u") + `),
-orders AS (
-    SELECT h.tenant, h.host, h.path, h.state = 'hanging' AS hanging, true AS reset
-    FROM punctual.holds h
-    WHERE h.replica = $10 AND h.reset_at IS NOT NULL
-    UNION
-    SELECT t.tenant, t.host, t.path, false, false
-    FROM told t
-    WHERE t.state = 'open' AND EXISTS (
-        SELECT FROM punctual.holds o
-        WHERE o.tenant = t.tenant AND o.held_by = t.held_by AND o.replica <> $10 AND o.state = 'recovering')),
-gone AS (
-    DELETE FROM punctual.holds h WHERE h.replica = $10
-       AND NOT EXISTS (SELECT FROM told t WHERE t.tenant = h.tenant AND t.held_by = h.held_by)),
-written AS (
-    INSERT INTO punctual.holds AS h (replica, tenant, held_by, state, host, path, failures, last_error, since, probe_at)
-    SELECT r.id, t.tenant, t.held_by, t.state, t.host, t.path, t.failures, t.last_error,
-           now() - t.since, now() + t.probe_in
-    FROM told t
-    JOIN punctual.replicas r ON r.id = $10
-    JOIN punctual.tenants o ON o.id = t.tenant
-    ON CONFLICT (replica, tenant, held_by) DO UPDATE
-    SET state = excluded.state, failures = excluded.failures, last_error = excluded.last_error,
-        since = least(h.since, excluded.since), probe_at = excluded.probe_at, reset_at = NULL)
-SELECT tenant, host, path, hanging, reset FROM orders`
-
-var holdColumns = pg.Columns[admit.HoldState]{
-	pg.Col("tenant", "int", func(h admit.HoldState) int32 { return h.Tenant }),
-	pg.Col("held_by", "text", func(h admit.HoldState) string { return pg.Storable(h.By) }),
-	pg.Col("state", "text", func(h admit.HoldState) string { return h.State }),
-	pg.Col("host", "text", func(h admit.HoldState) string { return pg.Storable(h.Host) }),
-	pg.Col("path", "text", func(h admit.HoldState) string { return pg.Storable(h.Path) }),
-	pg.Col("failures", "int", func(h admit.HoldState) int32 { return int32(h.Failures) }),
-	pg.Col("last_error", "text", func(h admit.HoldState) string { return pg.Storable(h.LastError) }),
-	pg.Col("since", "interval", func(h admit.HoldState) time.Duration { return h.For }),
-	pg.Col("probe_in", "interval", func(h admit.HoldState) *time.Duration { return pg.OrNull(max(h.ProbeIn, 0)) }),
-}
-
-// ReportHolds implements scheduler.Store.
-func (s *Claims) ReportHolds(
-	ctx context.Context, replica uuid.UUID, states []admit.HoldState,
-) ([]admit.HoldOrder, error) {
-	orders, err := pg.All(ctx, s.db.Chores, pgx.RowToStructByPos[admit.HoldOrder], reportHolds,
-		append(holdColumns.Args(states), replica)...)
-	if err != nil {
-		return nil, s.db.TookWrite(fmt.Errorf("writing what holds runs back: %w", err))
-	}
-	for left := true; left && err == nil; {
-		left, err = s.releaseHeld(ctx)
-	}
-	return orders, err
-}
-
-// ResetHolds asks all replicas to release the runs of a tenant that they hold back for a host, or for every host if it
-// is empty. It returns how many holds that affects.
-func ResetHolds(ctx context.Context, tx *pg.Tx, tenant int32, host string) (int, error) {
-	tag, err := tx.Exec(ctx, `
-		UPDATE punctual.holds SET reset_at = now() WHERE tenant = $1 AND ($2 = '' OR host = $2)`, tenant, host)
-	return int(tag.RowsAffected()), pg.Wrap("resetting what holds runs back", err)
 }

@@ -49,7 +49,7 @@ func report(c Replica, states ...admit.HoldState) []admit.HoldOrder {
 	for i := range states {
 		states[i].Tenant = c.Tenant
 	}
-	orders, err := c.Claims.ReportHolds(c.T.Context(), c.ReplicaID, states)
+	orders, err := c.Replicas.ReportHolds(c.T.Context(), c.ReplicaID, states)
 	Must(c.T, err)
 	return orders
 }
@@ -131,7 +131,8 @@ func TestWhatNobodyHoldsBackIsReleased(t *testing.T) {
 	report(c, openHold("a.test:443"), openHold("b.test:443"))
 	unheld := func() bool { return c.Wants(scheduler.ChoreHolds) }
 	release := func() int {
-		if _, err := c.Claims.ReportHolds(t.Context(), uuid.New(), nil); err != nil { // of a replica that holds nothing back
+		// The report is of a replica that holds nothing back.
+		if _, err := c.Replicas.ReportHolds(t.Context(), uuid.New(), nil); err != nil {
 			t.Fatal(err)
 		}
 		return c.Count(`SELECT count(*) FROM punctual.ready WHERE waits <> 'host'`)
@@ -206,7 +207,7 @@ func TestHoldsAreListedAndReset(t *testing.T) {
 	if orders := report(c, openHold("a.test:443")); len(orders) != 1 || orders[0].Reset || orders[0].Host != "a.test:443" {
 		t.Errorf("another replica has reached the host: %+v", orders)
 	}
-	if n, err := c.Fleet.ResetHolds(t.Context(), c.Tenant, "a.test:443"); err != nil || n != 2 {
+	if n, err := c.Replicas.ResetHolds(t.Context(), c.Tenant, "a.test:443"); err != nil || n != 2 {
 		t.Errorf("%d holds are reset, %v", n, err)
 	}
 	if orders := report(c, openHold("a.test:443")); len(orders) != 2 || !orders[0].Reset && !orders[1].Reset {
@@ -247,7 +248,7 @@ func TestOverdueSaysWhatHoldsItBack(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
-	if queues, err := c.Claims.Unserved(t.Context()); err != nil || fmt.Sprint(queues) != "[nobody]" {
+	if queues, err := c.Replicas.Unserved(t.Context()); err != nil || fmt.Sprint(queues) != "[nobody]" {
 		t.Errorf("unserved: %v, %v", queues, err)
 	}
 	depths, _, err := c.Fleet.QueueDepths(t.Context(), c.Tenant)

@@ -24,9 +24,6 @@ import (
 // A finish takes no lock of a limit: it asks for the chore ReleaseLimits once it has committed. A finish that locked
 // limits would have to do so before gates, and callbacks know the limits of their run only after they have locked both.
 
-// ChoreLimits is the name of the chore that sets due what waits at limits.
-const ChoreLimits = "limits"
-
 // limitRetry is about how long a run is put off when another transaction has locked one of its limits.
 const limitRetry = 20 * time.Millisecond
 

@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/aside"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -125,7 +126,7 @@ type limitsFollowing struct {
 }
 
 // QueueEnds implements Following.
-func (f *limitsFollowing) QueueEnds(_ *pgx.Batch, outcomes []domain.Outcome, _ Day) {
+func (f *limitsFollowing) QueueEnds(_ *pgx.Batch, outcomes []domain.Outcome, _ days.Day) {
 	f.freed = slices.ContainsFunc(outcomes, func(o domain.Outcome) bool {
 		return len(o.Job.Limits) > 0 && o.Verdict != domain.Await
 	})

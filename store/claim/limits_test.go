@@ -307,7 +307,7 @@ func TestALimitHoldsWhileReplicasRace(t *testing.T) {
 					}
 					r.Finish(Succeeded(a))
 				}
-				_, err := r.Claims.Recover(t.Context(), nil)
+				_, err := r.Replicas.Recover(t.Context(), nil)
 				Must(t, err)
 				c.Exec(`UPDATE punctual.ready y SET due_at = now()
 					FROM (SELECT run_id FROM punctual.ready WHERE waits_on IS NULL FOR UPDATE SKIP LOCKED) free
@@ -423,5 +423,27 @@ func TestVerifyFindsStartsBeyondTheRateOfALimit(t *testing.T) {
 	c.Exec(`UPDATE punctual.limits SET updated_at = now()`)
 	if got := verifyLimits(c); got != nil {
 		t.Errorf("of starts before the limit was changed: %v", got)
+	}
+}
+
+// The rate of a limit counts the starts of steps that take it, and neither the workflow's own run nor other steps.
+func TestVerifyCountsTheStartsOfStepsAtALimit(t *testing.T) {
+	t.Parallel()
+	for want, own := range map[int][]string{1: nil, 0: {}} { // the steps have the job's limit, or none
+		t.Run(fmt.Sprint(want), func(t *testing.T) {
+			c := NewReplica(t)
+			putLimit(c.Fixture, "api", 0, 1)
+			c.Create("w", Never, limited("api"), Steps("a", "b", "c"), func(d *jobspec.Definition) {
+				for i := range d.Steps {
+					d.Steps[i].Limits = own
+				}
+			})
+			c.Exec(`UPDATE punctual.limits SET updated_at = now() - interval '1 hour'`)
+			c.StartWorkflow("w", "")
+			c.Exec(`UPDATE punctual.runs SET due_at = now(), created_at = now(), started_at = now()`)
+			if got := verifyLimits(c); len(got) != want {
+				t.Errorf("verify finds %v, want %d", got, want)
+			}
+		})
 	}
 }

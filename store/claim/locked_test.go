@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 
 	. "punctual/internal/storetest"
-	"punctual/scheduler"
 	"punctual/scheduler/admit"
 	"punctual/scheduler/jobspec"
 )
@@ -101,7 +100,7 @@ func TestALockedRowHoldsUpTheTakeoverOfItsOwnRunOnly(t *testing.T) {
 	c.Exec(`DELETE FROM punctual.replicas`)
 	free := c.Stranger(`exclusive WHERE job_id = $1`, victim.Job.ID)
 	for _, want := range []int{1, 0} {
-		if n, err := c.Claims.Recover(Bounded(t), nil); n != want || err != nil {
+		if n, err := c.Replicas.Recover(Bounded(t), nil); n != want || err != nil {
 			t.Fatalf("%d runs are taken over, want %d: %v", n, want, err)
 		}
 	}
@@ -178,57 +177,6 @@ func TestALockedTenantDrawsNothingAndOthersDo(t *testing.T) {
 			}
 		})
 	}
-}
-
-// No replica has renewed its heartbeat for a while, and the row that records this absence is locked. A replica renews
-// all the same, and the absence is recorded later.
-func TestALockedDeploymentHoldsUpNoHeartbeat(t *testing.T) {
-	c := NewReplica(t)
-	c.Exec(`UPDATE punctual.replicas SET renewed_at = now() - interval '1 min'`)
-	c.Exec(`UPDATE punctual.deployment SET timeline = 'AAAAAAAA', back_at = '-infinity'`)
-	fence := c.Count(`SELECT last_value FROM punctual.fences`)
-	free := c.Stranger(`deployment`)
-	pulse, err := c.Claims.Renew(Bounded(t), c.ReplicaID, scheduler.Condition{})
-	if err != nil || !pulse.Known {
-		t.Fatalf("%+v, %v", pulse, err)
-	}
-	if _, err := c.Claims.Register(Bounded(t), scheduler.Replica{ID: uuid.New(), Host: "there"}); err != nil {
-		t.Fatal(err)
-	}
-	if n := c.Count(`SELECT last_value FROM punctual.fences`); n < fence+1_000_000_000 {
-		t.Errorf("fencing tokens go on from %d, after %d on another timeline", n, fence)
-	}
-	const absent = `SELECT count(*) FROM punctual.deployment
-		WHERE NOT EXISTS (SELECT FROM punctual.replicas WHERE renewed_at > now() - interval '6 s')`
-	if c.Count(absent) != 1 {
-		t.Error("the absence is forgotten and was not noted")
-	}
-	free()
-	c.Renewed()
-	if c.Count(absent) != 0 || c.Count(`SELECT count(*)
-		FROM punctual.deployment
-		WHERE back_at > now() - interval '1 min' AND timeline <> 'AAAAAAAA'`) != 1 {
-		t.Error("the absence is not noted once nothing is locked")
-	}
-}
-
-func TestALockedReplicaIsNotRemovedAndOthersAre(t *testing.T) {
-	c := NewReplica(t)
-	other := AsReplica(c.Fixture)
-	free := c.Stranger(`replicas WHERE id = $1`, c.ReplicaID)
-	lost := []scheduler.Heartbeat{{Replica: c.ReplicaID}, {Replica: other.ReplicaID}}
-	if _, err := c.Claims.Recover(Bounded(t), lost); err != nil {
-		t.Fatal(err)
-	}
-	if n := c.Count(`SELECT count(*) FROM punctual.replicas WHERE id = $1`, c.ReplicaID); n != 1 ||
-		c.Count(`SELECT count(*) FROM punctual.replicas`) != 1 {
-		t.Error("not the other one alone was removed")
-	}
-	free()
-	if _, err := c.Claims.Recover(t.Context(), lost); err != nil {
-		t.Fatal(err)
-	}
-	c.WantCount(0, "replicas are left", `SELECT count(*) FROM punctual.replicas`)
 }
 
 // An outcome that is left out, because a row is locked, is reported although its write was made twice.

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/internal/pgtest"
+	"punctual/store/fences"
 	"punctual/store/pg"
 )
 
@@ -54,7 +55,7 @@ func TestAClaimThatPostgresEndsIsMadeAgainWithMoreTime(t *testing.T) {
 	}
 	t.Cleanup(db.Close)
 	t.Parallel()
-	c := New(Rooms{DB: db}, Options{})
+	c := New(Rooms{DB: db, Fences: fences.New(db, slog.New(slog.DiscardHandler))}, Options{})
 	tries := 0
 	err = c.wary.due.try(func(bool) error {
 		tries++

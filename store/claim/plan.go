@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/jobspec"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -90,7 +91,7 @@ func misses(skips []Skip) (events []RunEvent) {
 // created_at is never before the slot: the clock may have been set back since the slot was found due.
 //
 // scheduled_for of a skip is its last slot, because lists by time look for it there.
-var insertSkips = AnyDay.of(inserting(`id, job_id, blocked_by, scheduled_for, due_at, created_at, finished_at,
+var insertSkips = days.AnyDay.Of(inserting(`id, job_id, blocked_by, scheduled_for, due_at, created_at, finished_at,
     skipped_first, skipped_last, tenant, job_version, skipped_count, lane, status, trigger, reason`, `
 SELECT u.id, u.job_id, u.blocked_by, u.last, u.last, greatest(made.at, u.last), greatest(made.at, u.last), u.first,
        u.last, u.tenant, u.version, u.count, u.lane, 'skipped', u.trigger, u.reason
@@ -104,8 +105,8 @@ func QueueSkips(b *pgx.Batch, skips []Skip) {
 	}
 }
 
-var insertPending = AnyDay.of(`
-WITH ` + entering(`created_at, status, `+plannedRuns.Names(), `
+var insertPending = days.AnyDay.Of(`
+WITH ` + Entering(`created_at, status, `+plannedRuns.Names(), `
     SELECT greatest(clock_timestamp(), u.due_at), 'pending', u.*
     FROM `+plannedRuns.Unnest("u")))
 
@@ -132,7 +133,7 @@ func (s *Claims) Settle(
 			}
 		}
 	}
-	following, err := s.followers.FollowWithin(ctx, tx, job.Tenant)
+	following, err := s.followers.Follow(ctx, tx, job.Tenant)
 	if err != nil {
 		return err
 	}

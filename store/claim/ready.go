@@ -121,7 +121,7 @@ func (s *Claims) claimWaiting(
 	ctx context.Context, claim scheduler.Claim, of taking, silent bool,
 ) (*waitingClaim, error) {
 	c := newWaitingClaim(s, claim, of, silent)
-	following, err := s.followers.Follow(ctx, s.db.Runs)
+	following, err := s.followers.Follow(ctx, s.db.Runs, pg.Everybody)
 	if err != nil {
 		return c, err
 	}
@@ -305,10 +305,10 @@ func (c *waitingClaim) write(ctx context.Context) error {
 	fences := make(map[uuid.UUID]int64, len(c.start))
 	if len(c.start) > 0 {
 		late := c.whose(jobspec.EventLate)
-		dayOfRuns(c.start).queue(&b, startWaiting, c.start, c.claim.Replica, lease.ID, late).Query(pg.IntoMap(fences))
+		days.Common(c.start...).Queue(&b, startWaiting, c.start, c.claim.Replica, lease.ID, late).Query(pg.IntoMap(fences))
 	}
 	c.following.QueueEvents(&b, c.events)
-	written := QueueFinish(&b, c.deadlines.ended, nil, Earlier{}, AnyDay, c.following)
+	written := QueueFinish(&b, c.deadlines.ended, nil, Earlier{}, days.AnyDay, c.following)
 	c.limits.queueRoom(&b)
 	b.Queue(`COMMIT`, pg.Prepared{})
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {

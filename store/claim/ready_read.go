@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/jobspec"
+	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/seal"
 )
@@ -66,7 +67,7 @@ type waitingRun struct {
 
 // queueRuns reads the runs.
 func (c *contents) queueRuns(b *pgx.Batch) {
-	dayOfRuns(c.ids).queue(b, readWaiting, c.ids).Query(func(rows pgx.Rows) error {
+	days.Common(c.ids...).Queue(b, readWaiting, c.ids).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			r, err := c.scan(rows)
 			if err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
 	"punctual/store/aside"
@@ -69,12 +68,10 @@ type claimedRuns struct {
 	reported bool // they end only as their targets have reported
 }
 
-// Recover implements scheduler.Store. It is an anti-join repeated on every sweep, never a reaction to one event.
-// Several replicas may do it at once, because every change is fenced.
-func (s *Claims) Recover(ctx context.Context, lost []scheduler.Heartbeat) (int, error) {
-	if err := s.remove(ctx, lost); err != nil {
-		return 0, err
-	}
+// TakeOver ends some of the claims of replicas that there are no more: their attempts are lost. It returns how many
+// runs it took back. It is an anti-join repeated on every sweep, never a reaction to one event. Several replicas may do
+// it at once, because every change is fenced.
+func (s *Claims) TakeOver(ctx context.Context) (int, error) {
 	others := []uuid.UUID{} // claims that this binary cannot end
 	for {
 		n, left, err := s.endClaims(ctx, orphaned, others, func(r claimedRun, now time.Time) domain.Outcome {
@@ -219,7 +216,7 @@ func (s *Claims) end(
 		outcomes = append(outcomes, judge(r, held.now))
 	}
 	over := slices.DeleteFunc(held.claims, func(id uuid.UUID) bool { return slices.Contains(left, id) })
-	following, err := s.followers.Follow(ctx, pool)
+	following, err := s.followers.Follow(ctx, pool, pg.Everybody)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -259,6 +256,9 @@ func readRunning(
 	}, selectRunning+which, claims, runs)
 	return held, err
 }
+
+// Over tells the tracer of runs that this replica has ended without an attempt. Some may go on.
+func (s *Claims) Over(runs ...uuid.UUID) { s.options.Tracer.Over(runs...) }
 
 // Ended is told of attempts that this replica has ended for their targets. It counts them in the metrics.
 func (s *Claims) Ended(outcomes []domain.Outcome, written map[uuid.UUID]bool) {

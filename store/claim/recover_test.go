@@ -43,7 +43,7 @@ func TestRecover(t *testing.T) {
 			t.Fatalf("%d runs of a living replica were taken", n)
 		}
 		c.Lose(replica)
-		pulse, err := c.Claims.Renew(t.Context(), replica, scheduler.Condition{})
+		pulse, err := c.Replicas.Renew(t.Context(), replica, scheduler.Condition{})
 		if err != nil || pulse.Known || !pulse.Orphans {
 			t.Errorf("pulse %+v, error %v", pulse, err)
 		}
@@ -96,29 +96,13 @@ func TestRecover(t *testing.T) {
 		}
 		c.WantCount(11, "claims are left", `SELECT count(*) FROM punctual.claims`)
 	})
-	t.Run("a replica that has renewed since is not removed", func(t *testing.T) {
-		c := NewFixture(t)
-		replica := uuid.New()
-		c.ClaimAll(replica)
-		for range 2 {
-			if _, err := c.Claims.Renew(t.Context(), replica, scheduler.Condition{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := c.Claims.Recover(t.Context(), []scheduler.Heartbeat{{Replica: replica, Beat: 1}}); err != nil {
-			t.Fatal(err)
-		}
-		if pulse, err := c.Claims.Renew(t.Context(), replica, scheduler.Condition{}); err != nil || !pulse.Known {
-			t.Errorf("pulse %+v, error %v", pulse, err)
-		}
-	})
 	t.Run("claims whose commit was in doubt are given back without counting", func(t *testing.T) {
 		c := NewFixture(t)
 		c.Create("a")
 		c.Trigger("a")
 		replica := uuid.New()
 		a := c.ClaimAll(replica)[0]
-		pulse, err := c.Claims.Renew(t.Context(), replica, scheduler.Condition{})
+		pulse, err := c.Replicas.Renew(t.Context(), replica, scheduler.Condition{})
 		if err != nil || !slices.Equal(pulse.Claims, []uuid.UUID{a.Lease.ID}) {
 			t.Fatalf("pulse %+v, error %v", pulse, err)
 		}

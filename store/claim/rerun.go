@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/days"
 	"punctual/store/pg"
 	"punctual/store/seal"
 )
@@ -38,8 +39,8 @@ var takenResults = pg.Columns[TakenStep]{
 }
 
 // insertTakenSteps makes runs that no replica has sent: they have no attempt, and never started.
-var insertTakenSteps = AnyDay.of(inserting(`id, job_id, parent_run, step, rerun_of, triggered_by, scheduled_for, due_at,
-                           created_at, finished_at, tenant, job_version, lane, trigger, status`, `
+var insertTakenSteps = days.AnyDay.Of(inserting(`id, job_id, parent_run, step, rerun_of, triggered_by, scheduled_for,
+                           due_at, created_at, finished_at, tenant, job_version, lane, trigger, status`, `
 SELECT u.id, p.job_id, p.id, u.step, u.kept_from, u.triggered_by, p.scheduled_for, p.due_at, made.at, made.at,
        p.tenant, p.job_version, p.lane, 'step', 'succeeded'
 FROM `+takenSteps.Unnest("u")+`

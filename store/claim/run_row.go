@@ -37,5 +37,9 @@ var runPlaces = pg.Places[runRow]{
 	pg.Place("coalesce(r.started_at, now())", func(r *runRow) any { return &r.started }),
 }
 
+// ofTrace is SQL for the trace context that a run continues, whose row in run_data is d. A dated run, which has a key,
+// only links to it.
+const ofTrace = `CASE WHEN d.key IS NULL THEN coalesce(d.traceparent, '') ELSE '' END`
+
 // places returns where a run and further columns are scanned to.
 func (r *runRow) places(further ...any) []any { return append(runPlaces.Of(r), further...) }

@@ -27,6 +27,15 @@ WHERE ` + isDeadline + ` AND y.due_at <= now()
   AND NOT EXISTS (SELECT FROM punctual.tenants t WHERE t.id = y.tenant AND t.frozen_at IS NOT NULL)
 ORDER BY y.due_at LIMIT $1 FOR UPDATE OF y SKIP LOCKED`
 
+// ComeDue is SQL, after WITH, that sets the deadlines of runs ($2) due. free are those whose rows no other transaction
+// has locked, and those of them that were not due yet have ended.
+const ComeDue = `free AS (
+    SELECT run_id, due_at <= now() AS known FROM punctual.ready
+    WHERE run_id = ANY((SELECT $2::uuid[])::uuid[]) ORDER BY run_id FOR UPDATE SKIP LOCKED),
+ended AS (
+    UPDATE punctual.ready y SET due_at = now() FROM free f WHERE y.run_id = f.run_id AND NOT f.known
+    RETURNING y.run_id)`
+
 // nextSilent is how long it is until the next deadline.
 const nextSilent = `
 SELECT min(due_at) - clock_timestamp() FROM punctual.ready

@@ -13,7 +13,7 @@ import (
 )
 
 // replicate runs a replica that serves one queue until the test ends.
-func replicate(c Fixture, queue string, slots int) { c.ReplicateOn(c.Claims, queue, slots) }
+func replicate(c Fixture, queue string, slots int) { c.ReplicateOn(c.Replicas, queue, slots) }
 
 // A silent target is noticed even when all worker slots are taken and the tenant is at its limit.
 func TestASilentTargetIsNoticedWhateverIsInFlight(t *testing.T) {

@@ -1,5 +1,6 @@
 // Package days keeps the daily partitions of runs, attempts and run_data: it makes them ahead, and retires them when
-// they are older than their retention and archived. Start with [Days.Ensure] and [Days.Retire].
+// they are older than their retention and archived. Start with [Days.Ensure] and [Days.Retire]. [Day] is for statements
+// about the runs of one day, [Search] for those that look back over many.
 //
 // It writes rows of no table. What it may create, detach and drop are the partitions, through the database's functions
 // create_partitions and retire_partitions.

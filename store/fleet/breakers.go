@@ -1,15 +1,11 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
-	"punctual/store/audit"
-	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
@@ -54,17 +50,4 @@ const mostHolds = 1000
 func (f *Fleet) Holds(ctx context.Context, tenant int32) ([]Breaker, error) {
 	holds, err := pg.All(ctx, f.db, pgx.RowToStructByPos[Breaker], selectHolds, tenant, pg.DepthCap, mostHolds)
 	return holds, pg.Wrap("reading what holds runs back", err)
-}
-
-// ResetHolds asks all replicas to release the runs of a tenant that they hold back for a host. An empty host means
-// every host. It returns how many holds that affects; the replicas release the runs within two seconds.
-func (f *Fleet) ResetHolds(ctx context.Context, tenant int32, host string) (n int, err error) {
-	err = f.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
-		if n, err = claim.ResetHolds(ctx, tx, tenant, host); err != nil {
-			return err
-		}
-		tx.Ask(scheduler.ChoreHolds)
-		return audit.Write(ctx, tx, tenant, audit.Change{Action: audit.BreakerReset, Name: cmp.Or(host, "every host")})
-	})
-	return n, err
 }

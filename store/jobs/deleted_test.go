@@ -10,6 +10,7 @@ import (
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
+	"punctual/store/days"
 	"punctual/store/notices"
 )
 
@@ -74,7 +75,7 @@ func TestARetryThatCrossesTheDeleteOfItsJobIsNotSent(t *testing.T) {
 	a := c.Manual("job")
 	tx := c.Transaction()
 	var b pgx.Batch
-	claim.QueueFinish(&b, []domain.Outcome{Failed(a)}, []uuid.UUID{a.Lease.ID}, claim.Earlier{}, claim.AnyDay,
+	claim.QueueFinish(&b, []domain.Outcome{Failed(a)}, []uuid.UUID{a.Lease.ID}, claim.Earlier{}, days.AnyDay,
 		&notices.Following{})
 	Must(t, tx.SendBatch(t.Context(), &b).Close())
 	c.DeleteJob("job")

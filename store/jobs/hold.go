@@ -3,13 +3,16 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/definitions"
@@ -24,21 +27,34 @@ type facts struct {
 	// now is the database's clock, read after the locks were taken and not when the transaction began: a
 	// transaction that waited for a lock writes a later valid_from than the one it waited for.
 	now     time.Time
-	queues  claim.QueueSet
+	queues  queueSet
 	secrets secrets.Facts // read only where a definition that is written has secrets
 	rules                 // the tenant's
 }
 
+// queueSet knows the number of each queue by its name.
+type queueSet map[string]int16
+
+// id returns the number of a queue. The error blames the field that names it if there is no such queue.
+func (q queueSet) id(field, name string) (int16, error) {
+	id, ok := q[name]
+	if !ok {
+		return 0, jobspec.Blame(field, "there is no queue %.80q; there are: %s",
+			name, strings.Join(slices.Sorted(maps.Keys(q)), ", "))
+	}
+	return id, nil
+}
+
 // readFacts reads facts in one round trip with the statements that are already in the batch.
 func readFacts(ctx context.Context, q pg.Batcher, b *pgx.Batch, tenant int32) (facts, error) {
-	f := facts{queues: claim.QueueSet{}}
+	f := facts{queues: queueSet{}}
 	b.Queue(`
 		SELECT clock_timestamp(), coalesce(t.max_jobs, 0), coalesce(t.min_interval, '0'),
 		       ARRAY(SELECT l.name FROM punctual.limits l WHERE l.tenant = w.tenant)
 		FROM (SELECT $1::integer AS tenant) w
 		LEFT JOIN punctual.tenants t ON t.id = w.tenant`,
 		pg.Prepared{}, tenant).QueryRow(pg.IntoPlaces(&f.now, &f.maxJobs, &f.minInterval, &f.limits))
-	b.Queue(claim.SelectQueues, pg.Prepared{}).Query(pg.IntoMap(f.queues))
+	b.Queue(`SELECT name, id FROM punctual.queues`, pg.Prepared{}).Query(pg.IntoMap(f.queues))
 	err := q.SendBatch(ctx, b).Close()
 	return f, err
 }

@@ -65,7 +65,7 @@ func (s *Jobs) prepare(ctx context.Context, tenant int32, job NewJob, f facts) (
 // define gives the job a definition, with all that follows from it except the next slot.
 func (h *held) define(s *Jobs, d jobspec.Definition, f facts) error {
 	full := d.WithDefaults()
-	queue, err := f.queues.ID("queue", full.Queue)
+	queue, err := f.queues.id("queue", full.Queue)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (h *held) define(s *Jobs, d jobspec.Definition, f facts) error {
 		if step.Queue == "" {
 			continue
 		}
-		if _, err := f.queues.ID(fmt.Sprintf("steps[%d].queue", i), step.Queue); err != nil {
+		if _, err := f.queues.id(fmt.Sprintf("steps[%d].queue", i), step.Queue); err != nil {
 			return err
 		}
 	}

@@ -382,7 +382,7 @@ func TestEditJob(t *testing.T) {
 	})
 	t.Run("queue and priority change the lane", func(t *testing.T) {
 		c := NewFixture(t)
-		queues, err := c.Claims.EnsureQueues(t.Context(), []string{"slow", "default"})
+		queues, err := c.Replicas.EnsureQueues(t.Context(), []string{"slow", "default"})
 		if err != nil || len(queues) != 2 {
 			t.Fatal(queues, err)
 		}

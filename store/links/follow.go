@@ -1,34 +1,17 @@
 package links
 
 import (
-	"context"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
-// Follower makes the runs that the ends of runs trigger. It implements claim.Follower.
-type Follower struct{}
-
-// Follow implements claim.Follower.
-func (Follower) Follow(context.Context, pg.Querier) (claim.Following, error) {
-	return &following{}, nil
-}
-
-// FollowWithin implements claim.Follower.
-func (Follower) FollowWithin(context.Context, pg.Querier, int32) (claim.Following, error) {
-	return &following{}, nil
-}
-
-// Facts implements claim.Follower: the definitions say all that is needed.
-func (Follower) Facts() string { return `SELECT ''` }
-
-// Learn implements claim.Follower.
-func (Follower) Learn([]byte) error { return nil }
+// Follower makes the runs that the ends of runs trigger.
+var Follower = claim.Follows(func() claim.Following { return &following{} })
 
 // following is what follows in one transaction. It implements claim.Following.
 type following struct {
@@ -40,12 +23,12 @@ type following struct {
 func (f *following) Concerns(job *domain.Job) bool { return len(job.Then) > 0 }
 
 // QueueEnds implements claim.Following. Whether a run has ended is up to the statement: a cancel may have come first.
-func (f *following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on claim.Day) {
+func (f *following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on days.Day) {
 	var runs []uuid.UUID
 	for _, o := range outcomes {
 		if f.Concerns(o.Job) {
 			if runs = append(runs, o.RunID); !on.Has(domain.IDTime(o.RunID), o.FinishedAt) {
-				on = claim.AnyDay
+				on = days.AnyDay
 			}
 		}
 	}

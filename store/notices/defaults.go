@@ -42,10 +42,10 @@ SELECT coalesce(json_object_agg(id, notify), '{}')
 FROM punctual.tenants
 WHERE notify IS NOT NULL AND deleted_at IS NULL`
 
-// Facts implements claim.Follower: it selects the defaults of all tenants.
+// Facts implements replicas.Learner: it selects the defaults of all tenants.
 func (b *Book) Facts() string { return selectDefaults }
 
-// Learn implements claim.Follower.
+// Learn implements replicas.Learner.
 func (b *Book) Learn(raw []byte) error {
 	e := edition{read: time.Now()}
 	if err := json.Unmarshal(raw, &e.defaults); err != nil {
@@ -59,7 +59,13 @@ func (b *Book) Learn(raw []byte) error {
 func (b *Book) Forget() { b.known.Store(nil) }
 
 // Follow implements claim.Follower with the defaults, which are at most ten seconds old.
-func (b *Book) Follow(ctx context.Context, q pg.Querier) (claim.Following, error) {
+func (b *Book) Follow(ctx context.Context, q pg.Querier, tenant int32) (claim.Following, error) {
+	if tenant != pg.Everybody {
+		var list []jobspec.Notify
+		err := q.QueryRow(ctx, `SELECT notify FROM punctual.tenants WHERE id = $1`, tenant).Scan(&list)
+		return &Following{Defaults: Defaults{tenant: list}},
+			pg.Wrap(fmt.Sprintf("reading the default notify of tenant %d", tenant), err)
+	}
 	e := b.known.Load()
 	if e == nil || time.Since(e.read) >= defaultsBelieved {
 		e = &edition{read: time.Now()}
@@ -69,13 +75,4 @@ func (b *Book) Follow(ctx context.Context, q pg.Querier) (claim.Following, error
 		b.known.Store(e)
 	}
 	return &Following{Defaults: e.defaults}, nil
-}
-
-// FollowWithin implements claim.Follower.
-func (b *Book) FollowWithin(ctx context.Context, q pg.Querier, tenant int32) (claim.Following, error) {
-	var list []jobspec.Notify
-	if err := q.QueryRow(ctx, `SELECT notify FROM punctual.tenants WHERE id = $1`, tenant).Scan(&list); err != nil {
-		return nil, fmt.Errorf("reading the default notify of tenant %d: %w", tenant, err)
-	}
-	return &Following{Defaults: Defaults{tenant: list}}, nil
 }

@@ -207,7 +207,7 @@ func (e *endedAttempts) add(o domain.Outcome, told bool) {
 
 // QueueEnds implements claim.Following: it queues the notices about ended attempts. A job's health is kept only if the
 // job has recipients for it, and a success of a healthy job writes nothing.
-func (f *Following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, _ claim.Day) {
+func (f *Following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, _ days.Day) {
 	var dead rows
 	var failed, all endedAttempts
 	var ends lifecycle

@@ -12,6 +12,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -32,10 +33,10 @@ const believed = 10 * time.Second
 const selectReporting = `
 SELECT coalesce(json_object_agg(id, true), '{}') FROM punctual.tenants WHERE reports_since IS NOT NULL`
 
-// Facts implements claim.Follower.
+// Facts implements replicas.Learner.
 func (f *Follower) Facts() string { return selectReporting }
 
-// Learn implements claim.Follower.
+// Learn implements replicas.Learner.
 func (f *Follower) Learn(raw []byte) error {
 	t := tenants{read: time.Now()}
 	if err := json.Unmarshal(raw, &t.report); err != nil {
@@ -45,8 +46,14 @@ func (f *Follower) Learn(raw []byte) error {
 	return nil
 }
 
-// Follow implements claim.Follower.
-func (f *Follower) Follow(ctx context.Context, q pg.Querier) (claim.Following, error) {
+// Follow implements claim.Follower. A transaction of a tenant sees no other.
+func (f *Follower) Follow(ctx context.Context, q pg.Querier, tenant int32) (claim.Following, error) {
+	if tenant != pg.Everybody {
+		var reports bool
+		err := q.QueryRow(ctx, `SELECT reports_since IS NOT NULL FROM punctual.tenants WHERE id = $1`, tenant).Scan(&reports)
+		return &following{reporting: map[int32]bool{tenant: reports}},
+			pg.Wrap(fmt.Sprintf("reading whether tenant %d reports", tenant), err)
+	}
 	t := f.known.Load()
 	if t == nil || time.Since(t.read) >= believed {
 		t = &tenants{read: time.Now()}
@@ -56,14 +63,6 @@ func (f *Follower) Follow(ctx context.Context, q pg.Querier) (claim.Following, e
 		f.known.Store(t)
 	}
 	return &following{reporting: t.report}, nil
-}
-
-// FollowWithin implements claim.Follower. Such a transaction sees no other tenant.
-func (f *Follower) FollowWithin(ctx context.Context, q pg.Querier, tenant int32) (claim.Following, error) {
-	var reports bool
-	err := q.QueryRow(ctx, `SELECT reports_since IS NOT NULL FROM punctual.tenants WHERE id = $1`, tenant).Scan(&reports)
-	return &following{reporting: map[int32]bool{tenant: reports}},
-		pg.Wrap(fmt.Sprintf("reading whether tenant %d reports", tenant), err)
 }
 
 // following decides in one transaction. It implements claim.Following.
@@ -165,7 +164,7 @@ JOIN punctual.runs r ON r.id = u.id AND r.fence = u.fence AND r.id = ANY($1::uui
 WHERE p.run_id = r.id AND r.xmin = pg_current_xact_id()::xid`
 
 // QueueEnds implements claim.Following.
-func (f *following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, _ claim.Day) {
+func (f *following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, _ days.Day) {
 	var reported []*domain.Outcome
 	for i := range outcomes {
 		if outcomes[i].Reported {

@@ -519,10 +519,10 @@ func TestATransactionOfOneTenantTeachesNothingOfOthers(t *testing.T) {
 	c := newReporter(t)
 	a, other, f := c.Manual("a"), c.NewTenant("other"), new(reports.Follower)
 	Must(t, c.DB.Callers.InTx(t.Context(), other.ID, func(tx *pg.Tx) error {
-		_, err := f.FollowWithin(t.Context(), tx, other.ID)
+		_, err := f.Follow(t.Context(), tx, other.ID)
 		return err
 	}))
-	following, err := f.Follow(t.Context(), c.DB.Runs)
+	following, err := f.Follow(t.Context(), c.DB.Runs, pg.Everybody)
 	Must(t, err)
 	var b pgx.Batch
 	if following.QueueRead(&b, []domain.Outcome{Succeeded(a)}); b.Len() == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,15 +79,19 @@ func (p *payloadKeys) Opening(id int64) (*vault.DataKey, error) {
 	return key, err
 }
 
-// LatestPayloadKey is SQL for the key with which payloads are sealed, which every heartbeat reads: a rotation may have
-// made another.
-const LatestPayloadKey = `SELECT id FROM punctual.data_keys WHERE payloads ORDER BY number DESC LIMIT 1`
+const selectPayloadKey = `SELECT id FROM punctual.data_keys WHERE payloads ORDER BY number DESC LIMIT 1`
 
-// Latest takes the id of the key with which payloads are sealed from now on.
-func (s *Secrets) Latest(id int64) {
-	if id != 0 {
+// Facts is SQL for the id of the key with which payloads are sealed, which every heartbeat reads: a rotation may have
+// made another.
+func (s *Secrets) Facts() string { return `SELECT coalesce((` + selectPayloadKey + `), 0)` }
+
+// Learn takes the id of the key with which payloads are sealed from now on; 0: there is none.
+func (s *Secrets) Learn(value []byte) error {
+	id, err := strconv.ParseInt(string(value), 10, 64)
+	if err == nil && id != 0 {
 		s.payloads.latest.Store(id)
 	}
+	return pg.Wrap("reading the id of the data key of payloads", err)
 }
 
 // OpenPayloads makes sure that payloads can be sealed, if they are to be: it makes the first key for them. If there is
@@ -102,7 +107,7 @@ func (s *Secrets) OpenPayloads(ctx context.Context, seals bool) error {
 		case s.master == nil:
 			return ErrNoMaster
 		case id != 0:
-			s.Latest(id)
+			s.payloads.latest.Store(id)
 			_, err := s.dataKey(ctx, s.db.Runs, id)
 			return err
 		}
@@ -115,6 +120,6 @@ func (s *Secrets) OpenPayloads(ctx context.Context, seals bool) error {
 
 // latestPayloadKey returns the id of the key that was made last; 0: there is none.
 func (s *Secrets) latestPayloadKey(ctx context.Context, q pg.Querier) (id int64, err error) {
-	_, err = pg.Some(q.QueryRow(ctx, LatestPayloadKey).Scan(&id))
+	_, err = pg.Some(q.QueryRow(ctx, selectPayloadKey).Scan(&id))
 	return id, pg.Wrap("reading the data key of payloads", err)
 }

@@ -253,7 +253,7 @@ func TestARenewalTellsWhomTenantsMayCall(t *testing.T) {
 	t.Parallel()
 	s := OpenStore(t, store.Options{DatabaseURL: pgtest.DSN(t)})
 	replica := scheduler.Replica{ID: uuid.New(), Queues: map[string]int{"default": 1}}
-	if _, err := s.Claims.Register(t.Context(), replica); err != nil {
+	if _, err := s.Replicas.Register(t.Context(), replica); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -270,7 +270,7 @@ func TestARenewalTellsWhomTenantsMayCall(t *testing.T) {
 		if _, err := s.DB.Callers.Exec(t.Context(), test.sql); err != nil {
 			t.Fatal(err)
 		}
-		pulse, err := s.Claims.Renew(t.Context(), replica.ID, scheduler.Condition{})
+		pulse, err := s.Replicas.Renew(t.Context(), replica.ID, scheduler.Condition{})
 		Must(t, err)
 		if diff := cmp.Diff(test.want, pulse.AllowedTargets,
 			cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {

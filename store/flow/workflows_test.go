@@ -1,4 +1,4 @@
-package claim_test
+package flow_test
 
 import (
 	"fmt"
@@ -62,7 +62,7 @@ func TestAWorkflowGoesThroughItsSteps(t *testing.T) {
 
 func TestAWorkflowWhoseTimeIsUpCleansUp(t *testing.T) {
 	c := NewReplica(t)
-	c.Create("w", Never, Steps("a", "b<a", "clean<b!"))
+	c.Create("w", Never, Forbid, Steps("a", "b<a", "clean<b!"))
 	w := c.StartWorkflow("w", "").RunID
 	a := c.ClaimSteps()["a"]
 	c.Exec(`UPDATE punctual.runs SET started_at = started_at - interval '8 days' WHERE id = $1`, w)
@@ -144,7 +144,7 @@ func TestWorkflowsEndAsTheReferenceSays(t *testing.T) {
 	}
 	playWorkflows(c, random, fate)
 	checkWorkflows(c, graph, fate)
-	c.WantCount(0, "workflows stood still", `SELECT $1::int`, c.Claims.TakenBack())
+	c.WantCount(0, "workflows stood still", `SELECT $1::int`, c.Workflows.StoodStill())
 	c.WantCount(0, "workflows go on", `SELECT count(*) FROM punctual.workflows`)
 	c.WantCount(0, "steps that were kept or set were sent", `
 		SELECT count(*) FROM punctual.runs WHERE step IS NOT NULL AND (rerun_of IS NOT NULL OR triggered_by IS NOT NULL)
@@ -336,7 +336,7 @@ func TestAWorkflowThatStandsStillGoesOnAfterAMinute(t *testing.T) {
 	if got := StepNames(c.ClaimSteps()); got != "b" {
 		t.Errorf("%q start, want b", got)
 	}
-	if n := c.Claims.TakenBack(); n != 1 {
+	if n := c.Workflows.StoodStill(); n != 1 {
 		t.Errorf("%d runs count as taken back, want 1", n)
 	}
 }
@@ -352,11 +352,11 @@ func TestAnApprovalThatAReplicaHasEndsWithItsJob(t *testing.T) {
 	c.DeleteJob("w")
 	c.Exec(`UPDATE punctual.workflows SET due = true`)
 	for range 2 {
-		if _, left, err := c.Claims.AdvanceWorkflows(t.Context()); err != nil || !left {
+		if _, left, err := c.Workflows.Advance(t.Context()); err != nil || !left {
 			break
 		}
 	}
-	if _, left, err := c.Claims.AdvanceWorkflows(t.Context()); err != nil || left {
+	if _, left, err := c.Workflows.Advance(t.Context()); err != nil || left {
 		t.Errorf("the chore is done again at once: %t (%v)", left, err)
 	}
 	o := Ended(a, domain.Await)
@@ -364,28 +364,6 @@ func TestAnApprovalThatAReplicaHasEndsWithItsJob(t *testing.T) {
 	c.FinishAndRelease(o)
 	c.GoOn()
 	c.WantState(run, "cancelled job_deleted attempt 1 finished attempts: 1 cancelled job_deleted")
-}
-
-// The rate of a limit counts the starts of steps that take it, and neither the workflow's own run nor other steps.
-func TestVerifyCountsTheStartsOfStepsAtALimit(t *testing.T) {
-	t.Parallel()
-	for want, own := range map[int][]string{1: nil, 0: {}} { // the steps have the job's limit, or none
-		t.Run(fmt.Sprint(want), func(t *testing.T) {
-			c := NewReplica(t)
-			putLimit(c.Fixture, "api", 0, 1)
-			c.Create("w", Never, limited("api"), Steps("a", "b", "c"), func(d *jobspec.Definition) {
-				for i := range d.Steps {
-					d.Steps[i].Limits = own
-				}
-			})
-			c.Exec(`UPDATE punctual.limits SET updated_at = now() - interval '1 hour'`)
-			c.StartWorkflow("w", "")
-			c.Exec(`UPDATE punctual.runs SET due_at = now(), created_at = now(), started_at = now()`)
-			if got := verifyLimits(c); len(got) != want {
-				t.Errorf("verify finds %v, want %d", got, want)
-			}
-		})
-	}
 }
 
 // An idle workflow is not taken for one that stood still because another ends beside it, and neither is one that has
@@ -407,9 +385,36 @@ func TestAnIdleWorkflowStandsNotStill(t *testing.T) {
 	c.GoOn()
 	c.Exec(`UPDATE punctual.workflows SET looked_at = now() - interval '2 min'`)
 	c.GoOn()
-	if n := c.Claims.TakenBack(); n != 0 {
+	if n := c.Workflows.StoodStill(); n != 0 {
 		t.Errorf("%d workflows count as taken back", n)
 	}
+}
+
+// A person's transaction, or a change of the job, may have locked the row of ready when the last step ends.
+func TestAWorkflowEndsThoughItsRunWasLocked(t *testing.T) {
+	c := NewReplica(t)
+	c.Create("w", Never, Steps("a", "b<a"))
+	w := c.StartWorkflow("w", "")
+	tx, err := c.DB.Runs.Begin(t.Context())
+	c.Must(err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	_, err = tx.Exec(t.Context(), `SELECT FROM punctual.ready WHERE run_id = $1 FOR UPDATE`, w.RunID)
+	c.Must(err)
+	c.FinishAndRelease(Died(c.ClaimSteps()["a"]))
+	for range 2 {
+		wait, left, err := c.Workflows.Advance(t.Context())
+		c.Must(err)
+		if !left || wait == 0 {
+			t.Errorf("the chore waits for %s, left: %t", wait, left)
+		}
+		if !c.Wants(claim.ChoreWorkflows) {
+			t.Error("no heartbeat asks for the chore")
+		}
+	}
+	c.Must(tx.Commit(t.Context()))
+	c.GoOn()
+	c.WantState(w.RunID, "dead http_5xx attempt 1 finished dead letter of 1 http_5xx attempts: 1 failed http_5xx")
+	c.Clean()
 }
 
 // What the store says of a job speaks of the runs of the whole.
@@ -429,5 +434,27 @@ func TestStepsDoNotCountAsRunsOfTheirJob(t *testing.T) {
 	c.Must(err)
 	if stats.Runs != 1 || stats.Dead != 1 {
 		t.Errorf("%d runs, %d dead, want 1 and 1", stats.Runs, stats.Dead)
+	}
+}
+
+// What a finish decides by the steps next to the one that ends must not hide what has happened to another step.
+func TestAFinishHeedsAStepThatWasCancelledBefore(t *testing.T) {
+	c := NewReplica(t)
+	c.Create("etl", Never, Steps("a", "b", "next<a", "after<b!"))
+	w := c.StartWorkflow("etl", "")
+	a := c.One(c.ClaimReady(1))
+	other := map[string]string{"a": "b", "b": "a"}[a.Step]
+	if _, err := c.Runs.CancelRun(t.Context(), c.Tenant, domain.StepRunID(w.RunID, other)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Claims.Finish(t.Context(), []domain.Outcome{Succeeded(a)}, []uuid.UUID{a.Lease.ID}); err != nil {
+		t.Fatal(err) // before the chore has looked at the cancel
+	}
+	c.GoOn()
+	got := c.StepsOf(w.RunID)
+	for _, step := range []string{"next ", "after "} {
+		if !strings.Contains(got, step) {
+			t.Errorf("%sis not decided: %s", step, got)
+		}
 	}
 }

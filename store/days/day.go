@@ -1,4 +1,4 @@
-package claim
+package days
 
 import (
 	"slices"
@@ -20,31 +20,16 @@ const AnyDay Day = ""
 
 const dayForm = "20060102"
 
-// DayOf returns the day of the runs that succeeded or were accepted, and of further ones, if they all have the same.
-func DayOf(outcomes []domain.Outcome, further ...uuid.UUID) (common Day) {
-	for _, o := range outcomes {
-		if (o.Verdict == domain.Succeed || o.Verdict == domain.Await) && !common.take(o.RunID) {
+// Common returns the day of runs, if they all have the same one.
+func Common(runs ...uuid.UUID) (common Day) {
+	for _, run := range runs {
+		day := Day(domain.IDTime(run).Format(dayForm))
+		if common != AnyDay && common != day {
 			return AnyDay
 		}
-	}
-	for _, run := range further {
-		if !common.take(run) {
-			return AnyDay
-		}
+		common = day
 	}
 	return common
-}
-
-// dayOfRuns returns the day of runs, if they all have the same one.
-func dayOfRuns(runs []uuid.UUID) Day { return DayOf(nil, runs...) }
-
-// take makes d the day of a run, unless it is another day already.
-func (d *Day) take(run uuid.UUID) bool {
-	at := Day(domain.IDTime(run).Format(dayForm))
-	if *d == AnyDay {
-		*d = at
-	}
-	return *d == at
 }
 
 // Has reports whether instants are on the day.
@@ -52,14 +37,14 @@ func (d Day) Has(instants ...time.Time) bool {
 	return !slices.ContainsFunc(instants, func(at time.Time) bool { return at.UTC().Format(dayForm) != string(d) })
 }
 
-// of returns a statement about runs with the tables of the day in its placeholders. {runs}, {run_data} and {attempts}
+// Of returns a statement about runs with the tables of the day in its placeholders. {runs}, {run_data} and {attempts}
 // are the tables, and {runs of e.run} is where to look for that run. {ids} and {others} are ANY of the ids in the first
 // and in the second argument.
 //
 // Among the tables of all days a statement must be planned with the ids at hand, which takes longer than its execution.
 // So that the plan looks at few of them, {prune a} adds that the runs of what is joined as a are among {ids}, too. With
 // the tables of one day there is nothing to prune, and the plan lasts.
-func (d Day) of(sql string) string {
+func (d Day) Of(sql string) string {
 	if d == AnyDay {
 		return onAnyDay.Replace(sql)
 	}
@@ -83,10 +68,10 @@ func tables(end string, others ...string) *strings.Replacer {
 	}, others...)...)
 }
 
-// queue queues a statement about runs of the day. With the tables of one day it is prepared and planned once.
-func (d Day) queue(b *pgx.Batch, sql string, args ...any) *pgx.QueuedQuery {
+// Queue queues a statement about runs of the day. With the tables of one day it is prepared and planned once.
+func (d Day) Queue(b *pgx.Batch, sql string, args ...any) *pgx.QueuedQuery {
 	if d != AnyDay {
 		args = pg.Prepared{}.With(args...)
 	}
-	return b.Queue(d.of(sql), args...)
+	return b.Queue(d.Of(sql), args...)
 }

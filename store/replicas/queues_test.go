@@ -1,4 +1,4 @@
-package claim_test
+package replicas_test
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ func TestTheAdviceForAnUnservedQueueFitsTheCause(t *testing.T) {
 	c.DueNow("due")
 	said := func() string {
 		log.Reset()
-		Must(t, c.Claims.WarnOfUnserved(t.Context()))
+		Must(t, c.Replicas.WarnOfUnserved(t.Context()))
 		return log.String()
 	}
 	if got := said(); got != "" {

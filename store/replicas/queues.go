@@ -1,26 +1,19 @@
-package claim
+package replicas
 
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler/jobspec"
+	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
-// Queues returns the number of every queue by its name.
-func (s *Claims) Queues(ctx context.Context) (map[string]int16, error) {
-	return readQueues(ctx, s.db.Callers.Reader(pg.Everybody))
-}
-
 // EnsureQueues registers new queues and returns the number of each of the given ones. Every replica does so when it
 // starts, for the queues that it serves.
-func (s *Claims) EnsureQueues(ctx context.Context, names []string) (map[string]int16, error) {
+func (s *Replicas) EnsureQueues(ctx context.Context, names []string) (map[string]int16, error) {
 	names = slices.Sorted(slices.Values(names))
 	// ON CONFLICT uses up a number each time, and there are only 8,000. So the statement tries only new names.
 	_, err := s.db.Runs.Exec(ctx, `
@@ -31,34 +24,13 @@ func (s *Claims) EnsureQueues(ctx context.Context, names []string) (map[string]i
 	if err != nil {
 		return nil, s.db.TookWrite(fmt.Errorf("registering queues: %w", err))
 	}
-	all, err := readQueues(ctx, s.db.Runs)
-	maps.DeleteFunc(all, func(name string, _ int16) bool { return !slices.Contains(names, name) })
-	return all, err
-}
-
-// QueueSet knows the number of each queue by its name.
-type QueueSet map[string]int16
-
-// SelectQueues selects a QueueSet.
-const SelectQueues = `SELECT name, id FROM punctual.queues`
-
-func readQueues(ctx context.Context, q pg.Querier) (QueueSet, error) {
-	queues, err := pg.Map[string, int16](ctx, q, SelectQueues)
+	queues, err := pg.Map[string, int16](ctx, s.db.Runs, `
+		SELECT name, id FROM punctual.queues WHERE name = ANY($1::text[])`, names)
 	return queues, pg.Wrap("reading queues", err)
 }
 
-// ID returns the number of a queue. The error blames the field that names it if there is no such queue.
-func (q QueueSet) ID(field, name string) (int16, error) {
-	id, ok := q[name]
-	if !ok {
-		return 0, jobspec.Blame(field, "there is no queue %.80q; there are: %s",
-			name, strings.Join(slices.Sorted(maps.Keys(q)), ", "))
-	}
-	return id, nil
-}
-
 // Unserved returns the queues that have due work and that no live replica serves.
-func (s *Claims) Unserved(ctx context.Context) ([]string, error) {
+func (s *Replicas) Unserved(ctx context.Context) ([]string, error) {
 	queues, err := pg.All(ctx, s.db.Chores, pgx.RowTo[string], `
 		SELECT q.name
 		FROM punctual.queues q
@@ -68,14 +40,14 @@ func (s *Claims) Unserved(ctx context.Context) ([]string, error) {
 		         WHERE s.enabled AND s.lane = (q.id * 4 + p)::smallint AND s.next_run_at <= now() LIMIT 1)
 		        UNION ALL
 		        (SELECT FROM punctual.waiting y
-		         WHERE y.lane = (q.id * 4 + p)::smallint AND `+Claimable+` AND y.due_at <= now() LIMIT 1)) due)
+		         WHERE y.lane = (q.id * 4 + p)::smallint AND `+claim.Claimable+` AND y.due_at <= now() LIMIT 1)) due)
 		ORDER BY q.name`)
 	return queues, pg.Wrap("looking for queues that no replica serves", err)
 }
 
 // WarnOfUnserved logs the queues that have due work and that no live replica serves. Replicas may serve one and be
 // unable to renew their heartbeats; then another replica would help as little.
-func (s *Claims) WarnOfUnserved(ctx context.Context) error {
+func (s *Replicas) WarnOfUnserved(ctx context.Context) error {
 	queues, err := s.Unserved(ctx)
 	for _, queue := range queues {
 		silent, err := pg.All(ctx, s.db.Chores, pgx.RowTo[string], `
@@ -92,4 +64,40 @@ func (s *Claims) WarnOfUnserved(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// noteService extends the present period of service of every queue that a live replica serves, or begins a new one. A
+// period that another replica is noting is skipped.
+const noteService = `
+WITH served AS (
+    SELECT q.id AS queue, min(r.started_at) AS started
+    FROM punctual.replicas r
+    CROSS JOIN jsonb_object_keys(r.queues) AS k(name)
+    JOIN punctual.queues q ON q.name = k.name
+    WHERE NOT r.draining AND r.renewed_at > now() - interval '6 s' AND r.renewed_at <= now()
+    GROUP BY q.id),
+latest AS (
+    SELECT s.queue, s.started, p.since, p.until
+    FROM served s
+    LEFT JOIN LATERAL (
+        SELECT since, until FROM punctual.service_periods
+        WHERE queue = s.queue ORDER BY since DESC LIMIT 1) p ON true),
+free AS (
+    SELECT p.queue, p.since
+    FROM punctual.service_periods p
+    JOIN latest l ON l.queue = p.queue AND l.since = p.since
+    WHERE l.until BETWEEN now() - interval '30 s' AND now() - interval '8 s'
+    ORDER BY p.queue FOR NO KEY UPDATE OF p SKIP LOCKED),
+longer AS (
+    UPDATE punctual.service_periods p SET until = now()
+    FROM free f WHERE p.queue = f.queue AND p.since = f.since)
+INSERT INTO punctual.service_periods (queue, since, until, survived)
+SELECT queue, now(), now(), coalesce(started < until, false)
+FROM latest
+WHERE until IS NULL OR until < now() - interval '30 s'
+ON CONFLICT DO NOTHING`
+
+// NoteService notes which queues are served, so that it is known later why slots in a gap came late.
+func (s *Replicas) NoteService(ctx context.Context) (left bool, err error) {
+	return false, pg.Wrap("noting which queues are served", pg.Exec(ctx, s.db.Chores, noteService))
 }
