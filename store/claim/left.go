@@ -53,8 +53,8 @@ func (l *left) written(outcomes []domain.Outcome) []domain.Outcome {
 	return slices.DeleteFunc(slices.Clone(outcomes), l.has)
 }
 
-// leaveOut leaves outcomes out that cannot be written, and sets them aside. Even if too many are set aside, they keep no
-// other from being written. From then on their jobs are suspects.
+// leaveOut leaves outcomes out that cannot be written, and sets them aside. Even if too many are set aside, they keep
+// no other from being written. From then on their jobs are suspects.
 func (s *Claims) leaveOut(ctx context.Context, left *left, failed []aside.Failed[domain.Outcome]) {
 	for _, f := range failed {
 		o := f.Item

@@ -106,8 +106,8 @@ const (
 	jobOfName = `ARRAY(` + holder + `)`
 )
 
-// mayHaveRunBefore reports whether the job may have runs that belong to days before a day, such as those of slots before
-// it was created: a one-shot's in the past, which an earlier version may have been, or those of a backfill.
+// mayHaveRunBefore reports whether the job may have runs that belong to days before a day. Those of a younger job are
+// of slots before it was created: a one-shot's in the past, which an earlier version may have been, or a backfill's.
 func (j *jobRow) mayHaveRunBefore(day time.Time) bool {
 	schedule := j.Definition.Schedule
 	return j.CreatedAt.Before(day) || j.Version > 1 || j.backfilled ||
