@@ -103,12 +103,18 @@ func AnalysedOrNot(t *testing.T, fill func(c Replica), test func(t *testing.T, w
 		t.Run(state.name, func(t *testing.T) {
 			c := OpenReplica(t, dsn)
 			state.arrange(c)
-			c.Close() // so that what it read is counted
-			watch := OpenReplica(t, dsn)
-			watch.awaitOthers()
-			test(t, watch)
+			test(t, c.Reopened(t, dsn))
 		})
 	}
+}
+
+// Reopened ends a replica, and opens its database again once all that it has read is counted.
+func (c Replica) Reopened(t *testing.T, dsn string) Replica {
+	t.Helper()
+	c.Close()
+	again := OpenReplica(t, dsn)
+	again.awaitOthers()
+	return again
 }
 
 // awaitOthers waits until the other sessions have ended. Only then all that they read is counted.
@@ -153,7 +159,6 @@ func (c Replica) PagesRead(tables string, read func()) int {
 			FROM pg_statio_user_tables
 			WHERE schemaname = 'punctual' AND relname ~ $1`, tables)
 	}
-	c.awaitOthers()
 	before := pages()
 	read()
 	return pages() - before

@@ -65,8 +65,7 @@ func TestJobsInAStateAreFoundByIndex(t *testing.T) {
 	c.Many(3, "once", -1e15, At(c.Clock()))
 	c.Exec(`DELETE FROM punctual.schedules s USING punctual.jobs j WHERE j.id = s.job_id AND j.kind = 'at'`)
 	c.Exec(`ANALYZE punctual.jobs, punctual.schedules, punctual.job_versions`)
-	c.Close()
-	watch := OpenReplica(t, dsn)
+	watch := c.Reopened(t, dsn)
 	for state, want := range map[domain.JobState]int{
 		domain.JobPaused: 2, domain.JobCompleted: 6, domain.JobActive: 20,
 	} {

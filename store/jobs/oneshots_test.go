@@ -408,8 +408,7 @@ func TestAListOfCompletedJobsReadsItsPage(t *testing.T) {
 	c.Many(15_000, "once", -1e15, At(c.Clock()))
 	c.Exec(`DELETE FROM punctual.schedules s USING punctual.jobs j WHERE j.id = s.job_id AND j.kind = 'at'`)
 	c.Exec(`ANALYZE`)
-	c.Close()
-	watch := OpenReplica(t, dsn)
+	watch := c.Reopened(t, dsn)
 	// How far a page looks is read from an index of jobs, which would have to be vacuumed for that.
 	read := watch.PagesRead(`^(schedules|job_versions)$`, func() {
 		list, next, err := watch.Jobs.ListJobs(t.Context(), watch.Tenant, jobs.Filter{State: domain.JobCompleted})

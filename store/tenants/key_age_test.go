@@ -74,8 +74,7 @@ func TestTheKeysThatExpireNextAreFoundByIndex(t *testing.T) {
 		       now() + n * interval '1 hour'
 		FROM generate_series(1, 20000) n`)
 	c.Exec(`ANALYZE punctual.api_keys`)
-	c.Close() // what it has written is counted by then
-	watch := OpenReplica(t, dsn)
+	watch := c.Reopened(t, dsn)
 	all := watch.Count(`SELECT pg_relation_size('punctual.api_keys')::int / 8192`)
 	read := watch.PagesRead(`^api_keys$`, func() {
 		if next, err := watch.Tenants.NextKeyExpiries(t.Context()); err != nil || len(next) != 1 {
