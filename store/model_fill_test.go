@@ -57,7 +57,7 @@ func (e modelEvent) operates(m *model) error {
 			j.lastFill, room = of.id, made
 			continue
 		}
-		r := m.enter(e.filled[f.next], f.job, domain.TriggerBackfill)
+		r := m.enter(e.filled[slot], f.job, domain.TriggerBackfill)
 		if of == nil {
 			j.fills[slot] = r.id
 		}

@@ -59,7 +59,7 @@ type modelEvent struct {
 	due          bool      // a slot is due when the job is edited
 	from, set    int       // steps of a rerun that keeps some: which runs again, and which is taken as succeeded; -1: none
 	made         map[modelCause]uuid.UUID
-	filled       map[int]uuid.UUID // the runs that a backfill has made, by slot
+	filled       map[modelSlot]uuid.UUID // the runs that a backfill has made
 }
 
 // What an outcome means: that the attempt failed with a reason, or the end of the attempt.
@@ -514,7 +514,7 @@ func (l *lived) backfill(e modelEvent) error {
 }
 
 // operate does a batch of the backfill. It returns the runs that this has made, by slot.
-func (l *lived) operate() (filled map[int]uuid.UUID) {
+func (l *lived) operate() (filled map[modelSlot]uuid.UUID) {
 	before := Column[uuid.UUID](l.Fixture, `SELECT id FROM punctual.runs WHERE trigger = 'backfill'`)
 	l.Exec(`UPDATE punctual.operations SET next_at = now() WHERE state = 'running'`)
 	for {
@@ -525,11 +525,12 @@ func (l *lived) operate() (filled map[int]uuid.UUID) {
 		_, _, err := l.Letters.Operate(l.T.Context())
 		l.Must(err)
 	}
-	filled = map[int]uuid.UUID{}
+	filled = map[modelSlot]uuid.UUID{}
 	for _, run := range Column[uuid.UUID](l.Fixture, `SELECT id FROM punctual.runs WHERE trigger = 'backfill'`) {
 		if !slices.Contains(before, run) {
 			at := Column[time.Time](l.Fixture, `SELECT scheduled_for FROM punctual.runs WHERE id = $1`, run)[0]
-			filled[modelFills-1-int(l.began.Sub(at)/(24*time.Hour))] = run
+			hour := int(at.Sub(l.began)/time.Hour) + modelFills*24
+			filled[modelSlot{hour % 24, hour / 24}] = run
 		}
 	}
 	return filled
