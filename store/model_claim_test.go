@@ -18,6 +18,7 @@ type modelGate struct {
 	active, waiting uuid.UUID
 	earlier         []uuid.UUID // the runs that were in flight when the job got its gate, until they end
 	gated           bool        // whether all runs pass it; else those of missed slots
+	replaced        []uuid.UUID // as a claim has it: the runs that make way
 }
 
 func (g *modelGate) free() bool { return g.active == uuid.Nil && len(g.earlier) == 0 }
@@ -134,7 +135,9 @@ func (e modelEvent) fires(m *model) error {
 	case !free || m.limited(r):
 		j.waiting = r.id
 	default:
-		m.start(r, e.replica)
+		if m.start(r, e.replica); r.gated {
+			j.take(r.id)
+		}
 	}
 	return nil
 }
@@ -170,8 +173,9 @@ func (l modelLine) behind(r *modelRun) bool {
 
 // claims is a claim of what is ready, by a replica. Of runs that replace each other the newest comes first. A gate
 // counts as held as long as the claim lasts, although the run that held it may be ended by the claim. So does a limit.
+// Those that are replaced end together, and gates are taken last: so the next one at the gate may be set due.
 func (e modelEvent) claims(m *model) error {
-	var come, replace []uuid.UUID
+	var come, replace, take []uuid.UUID
 	var dated map[uuid.UUID]bool
 	if e.do == "claim" {
 		dated = m.arrive()
@@ -191,10 +195,16 @@ func (e modelEvent) claims(m *model) error {
 			come = append(come, r.id)
 		}
 	}
-	for _, id := range append(replace, come...) {
+	for n, id := range append(append(replace, uuid.Nil), come...) {
+		if n == len(replace) { // all that are replaced are known
+			for job, g := range gates {
+				m.cancel(job, domain.ReasonReplaced, g.replaced...)
+			}
+			continue
+		}
 		r := m.run(id)
 		switch g, l := &gates[r.job], &lines[r.job]; {
-		case !r.inReady || undecided[id] && !m.comes(r, g, expired[r.job]):
+		case !r.inReady || slices.Contains(g.replaced, id) || undecided[id] && !m.comes(r, g, expired[r.job]):
 		case !undecided[id] && m.passesGate(r) && !g.has(id) && (!g.free() || l.behind(r)):
 			m.park(r, l)
 		case m.limited(r) && m.full(r, holders):
@@ -208,11 +218,14 @@ func (e modelEvent) claims(m *model) error {
 				}
 				holders++
 			}
-			if m.passesGate(r) {
+			if m.start(r, e.replica); r.gated {
 				g.take(id)
+				take = append(take, id)
 			}
-			m.start(r, e.replica)
 		}
+	}
+	for _, id := range take {
+		m.jobs[m.run(id).job].take(id)
 	}
 	return nil
 }
@@ -221,7 +234,7 @@ func (e modelEvent) claims(m *model) error {
 func (m *model) comes(r *modelRun, g *modelGate, expired uuid.UUID) bool {
 	blocker, replaces := g.overlap(r.policy)
 	if slices.ContainsFunc(replaces, func(of uuid.UUID) bool { return pg.CompareIDs(of, r.id) > 0 }) {
-		m.cancel(r.job, domain.ReasonReplaced, r.id)
+		g.replaced = append(g.replaced, r.id)
 		return false
 	}
 	m.expire(expired)
@@ -229,7 +242,7 @@ func (m *model) comes(r *modelRun, g *modelGate, expired uuid.UUID) bool {
 		r.overlaps(blocker)
 		return false
 	}
-	m.cancel(r.job, domain.ReasonReplaced, replaces...)
+	g.replaced = append(g.replaced, replaces...)
 	if g.free() {
 		g.waiting = uuid.Nil
 		return true
@@ -255,10 +268,7 @@ func (m *model) park(r *modelRun, l *modelLine) {
 
 // start begins an attempt.
 func (m *model) start(r *modelRun, replica int) {
-	if m.passesGate(r) {
-		m.jobs[r.job].take(r.id)
-	}
-	r.status, r.replica, r.started = domain.StatusRunning, replica, m.now
+	r.status, r.replica, r.started, r.gated = domain.StatusRunning, replica, m.now, m.passesGate(r)
 	r.inReady, r.parked, r.atLimit = false, false, false
 	r.attempt++
 	r.claims++
@@ -281,7 +291,10 @@ func (m *model) freeGates() {
 		if len(left) == len(j.earlier) {
 			continue
 		}
-		if j.earlier = left; j.free() {
+		if j.earlier = left; j.active != uuid.Nil && m.run(j.active).status.Final() {
+			j.active = append(left, uuid.Nil)[0]
+		}
+		if j.free() {
 			m.release(i, false)
 		}
 	}
@@ -342,10 +355,10 @@ func (m *model) makeRoom() {
 	slices.SortFunc(waiting, turn)
 	for _, r := range waiting {
 		switch {
-		case rated && let, !m.limit.rated && m.limit.most > 0 && m.holders()+m.ahead(r) >= m.limit.most:
+		case r.ready < modelParked, rated && let: // it was let in before
+		case !m.limit.rated && m.limit.most > 0 && m.holders()+m.ahead(r) >= m.limit.most:
 		default:
-			let = let || r.ready > m.now
-			r.ready = min(r.ready, max(m.now, m.limit.next))
+			let, r.ready = true, max(m.now, m.limit.next)
 		}
 	}
 }

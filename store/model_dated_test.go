@@ -7,7 +7,6 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/store/pg"
 )
 
 // The model of dated runs.
@@ -15,7 +14,7 @@ import (
 // modelKey is a key of a job's dated runs.
 type modelKey struct{ job, key int }
 
-// modelGuard is the number of a dated run that has left. It guards its key for a day.
+// modelGuard is the number of a dated run that has left. It guards its key for a while.
 type modelGuard struct{ seq, left int }
 
 // modelDated is a run that a caller wants at an instant, before it is a run.
@@ -30,12 +29,6 @@ type modelDated struct {
 func (e modelEvent) dates(m *model) error {
 	key := modelKey{e.job, e.key}
 	at := slices.IndexFunc(m.dated, func(d modelDated) bool { return d.modelKey == key })
-	latest := func(created int) int { // how long replacements may put it off
-		if e.latest == 0 {
-			return 0
-		}
-		return created + e.latest
-	}
 	switch {
 	case m.jobs[e.job].deleted, at < 0 && e.do != "date":
 		return errBadState
@@ -43,19 +36,19 @@ func (e modelEvent) dates(m *model) error {
 		m.leave(m.dated[at])
 		return nil
 	case e.with == "replace" && e.seq > 0 && e.seq <= m.guard(key):
-	case at < 0:
-		m.dated = append(m.dated, modelDated{
-			modelKey: key, id: e.run, due: m.now + e.hours, created: m.now, latest: latest(m.now), seq: e.seq,
-		})
-	case e.with == "keep", m.dated[at].seq > 0 && e.seq > 0 && e.seq <= m.dated[at].seq:
+	case at >= 0 && (e.with == "keep" || e.seq > 0 && e.seq <= m.dated[at].seq):
 	default:
+		if at < 0 {
+			at, m.dated = len(m.dated), append(m.dated, modelDated{modelKey: key, created: m.now})
+		}
 		d := &m.dated[at]
-		d.id, d.due, d.seq, d.latest = e.run, m.now+e.hours, cmp.Or(e.seq, d.seq), cmp.Or(d.latest, latest(d.created))
-		if d.latest > 0 {
+		if d.id, d.due, d.seq = e.run, m.now+e.hours, cmp.Or(e.seq, d.seq); e.latest > 0 && d.latest == 0 {
+			d.latest = d.created + e.latest
+		}
+		if d.latest > 0 { // replacements may put it off until then
 			d.due = min(d.due, d.latest)
 		}
 	}
-	slices.SortFunc(m.dated, func(a, b modelDated) int { return pg.CompareIDs(a.id, b.id) })
 	return nil
 }
 
@@ -69,7 +62,7 @@ func (m *model) leave(d modelDated) {
 
 // guard is the number that a replacement of a key needs to exceed; 0: none.
 func (m *model) guard(key modelKey) int {
-	if g := m.guards[key]; m.now < g.left+24 {
+	if g := m.guards[key]; m.now < g.left+modelGuards {
 		return g.seq
 	}
 	return 0

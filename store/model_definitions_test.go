@@ -66,7 +66,7 @@ var modelJobs = []modelDefinition{
 		{}, {on: []int{0}, approval: true}, {on: []int{1}}, {on: []int{0, 2}, cleansUp: true},
 	}},
 	{policy: jobspec.PolicyReplace, maxAttempts: 1, limited: true, steps: []modelStep{
-		{}, {}, {on: []int{0, 1}}, {on: []int{1}, cleansUp: true},
+		{}, {approval: true}, {on: []int{0, 1}}, {on: []int{1}, cleansUp: true},
 	}},
 	{
 		policy: jobspec.PolicyQueue, maxAttempts: 2, most: 2, async: true, then: []modelLink{{12, jobspec.WhenFailed}},
@@ -127,6 +127,6 @@ func (j *modelDefinition) define(d *jobspec.Definition, began time.Time) {
 			step.MaxDuration = hours(modelDuration)
 		}
 		d.Steps = append(d.Steps, step)
-		d.MaxDuration = hours(modelDuration)
+		d.MaxDuration = hours(modelWorkflow)
 	}
 }

@@ -14,6 +14,10 @@ import (
 // answers is the outcome of an attempt, as its replica writes it.
 func (e modelEvent) answers(m *model) error {
 	r := m.run(e.run)
+	if j := &m.jobs[r.job]; j.active == r.id && !r.gated { // its replica knows of no gate
+		j.active = uuid.Nil
+		defer func() { j.active = r.id }()
+	}
 	accepts := e.with == "202" && r.async || e.with == "begun"
 	reason, failed := modelFailures[e.with]
 	switch current := r.claims == e.claim && r.status == domain.StatusRunning && !r.accepted; {

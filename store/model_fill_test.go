@@ -3,8 +3,6 @@ package store_test
 import (
 	"maps"
 
-	"github.com/google/uuid"
-
 	"punctual/scheduler/domain"
 )
 
@@ -17,7 +15,6 @@ type modelSlot struct{ hour, n int }
 type modelFill struct {
 	job, next, hour   int // the next slot, and when slots were as it began
 	again, oneAtATime bool
-	last              uuid.UUID // if one at a time: the run that has to end first
 }
 
 // fills begins a backfill.
@@ -31,19 +28,16 @@ func (e modelEvent) fills(m *model) error {
 
 // operates makes the next runs of the backfill. Of a job whose runs do not overlap only one at a time waits.
 func (e modelEvent) operates(m *model) error {
-	if m.fill == nil {
+	if m.fill == nil || m.jobs[m.fill.job].deleted {
+		m.fill = nil
 		return nil
 	}
 	f := *m.fill
 	j, room := &m.jobs[f.job], modelFills
-	if j.deleted {
-		m.fill = nil
-		return nil
-	}
 	if j.fills = maps.Clone(j.fills); j.gated || f.oneAtATime {
 		room = 1
 	}
-	last := m.run(f.last)
+	last := m.run(j.lastFill)
 	for _, r := range m.runs {
 		waits := r.job == f.job && r.inReady || r.id == j.active && !r.status.Final()
 		if j.gated && waits || f.oneAtATime && last != nil && !last.status.Final() {
@@ -60,15 +54,15 @@ func (e modelEvent) operates(m *model) error {
 			break
 		}
 		if of != nil && !f.again { // the next one waits for it
-			f.last, room = of.id, made
+			j.lastFill, room = of.id, made
 			continue
 		}
-		r := m.enter(e.filled[f.next], f.job, domain.TriggerBackfill)
+		r := m.enter(e.filled[slot], f.job, domain.TriggerBackfill)
 		if of == nil {
 			j.fills[slot] = r.id
 		}
 		if made++; f.oneAtATime {
-			f.last = r.id
+			j.lastFill = r.id
 		}
 	}
 	if m.fill = &f; f.next == modelFills {

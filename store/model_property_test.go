@@ -35,10 +35,12 @@ const (
 	modelAfter    = 3   // max_backoff, which a Retry-After asks for
 	modelSilence  = 1   // heartbeat_timeout
 	modelDuration = 3   // max_duration
+	modelWorkflow = 5   // the same of a workflow
 	modelParked   = 1e6 // until a run at its gate or limit is looked at again: it is not
 	modelExpiry   = 2   // expires_after of an approval
-	modelFills    = 3   // how many past slots a job has, one a day
+	modelFills    = 2   // how many past slots a job has, one a day
 	modelPending  = 2   // max_pending_runs of a job that is edited to queue
+	modelGuards   = 8   // for which the number of a dated run that has left guards its key; it is a day
 	modelNoon     = 12  // hours after the beginning, at which a job has its slots
 	modelSides    = 2   // how many kinds of jobs a filter can select
 	modelGrace    = 1   // for steps that clean up, after max_duration; it is five minutes
@@ -57,7 +59,7 @@ type modelEvent struct {
 	due          bool      // a slot is due when the job is edited
 	from, set    int       // steps of a rerun that keeps some: which runs again, and which is taken as succeeded; -1: none
 	made         map[modelCause]uuid.UUID
-	filled       map[int]uuid.UUID // the runs that a backfill has made, by slot
+	filled       map[modelSlot]uuid.UUID // the runs that a backfill has made
 }
 
 // What an outcome means: that the attempt failed with a reason, or the end of the attempt.
@@ -117,7 +119,7 @@ func (l *lived) begin(seed uint64) {
 	*l = lived{
 		Replica: l.Replica, model: model{limit: modelBound{most: 1}, guards: map[modelKey]modelGuard{}},
 		began:  l.Clock().Truncate(time.Second),
-		fences: map[uuid.UUID][]int64{}, highest: map[uuid.UUID]int64{}, reports: seed%3 == 0,
+		fences: map[uuid.UUID][]int64{}, highest: map[uuid.UUID]int64{}, reports: seed%2 == 0,
 	}
 	l.Exec(`UPDATE punctual.tenants SET reports_since = CASE WHEN $1 THEN now() - interval '1 min' END`, l.reports)
 	l.Renewed()
@@ -512,7 +514,7 @@ func (l *lived) backfill(e modelEvent) error {
 }
 
 // operate does a batch of the backfill. It returns the runs that this has made, by slot.
-func (l *lived) operate() (filled map[int]uuid.UUID) {
+func (l *lived) operate() (filled map[modelSlot]uuid.UUID) {
 	before := Column[uuid.UUID](l.Fixture, `SELECT id FROM punctual.runs WHERE trigger = 'backfill'`)
 	l.Exec(`UPDATE punctual.operations SET next_at = now() WHERE state = 'running'`)
 	for {
@@ -523,11 +525,12 @@ func (l *lived) operate() (filled map[int]uuid.UUID) {
 		_, _, err := l.Letters.Operate(l.T.Context())
 		l.Must(err)
 	}
-	filled = map[int]uuid.UUID{}
+	filled = map[modelSlot]uuid.UUID{}
 	for _, run := range Column[uuid.UUID](l.Fixture, `SELECT id FROM punctual.runs WHERE trigger = 'backfill'`) {
 		if !slices.Contains(before, run) {
 			at := Column[time.Time](l.Fixture, `SELECT scheduled_for FROM punctual.runs WHERE id = $1`, run)[0]
-			filled[modelFills-1-int(l.began.Sub(at)/(24*time.Hour))] = run
+			hour := int(at.Sub(l.began)/time.Hour) + modelFills*24
+			filled[modelSlot{hour % 24, hour / 24}] = run
 		}
 	}
 	return filled
@@ -701,7 +704,7 @@ func (l *lived) pass(by time.Duration) {
 		SET due_at = due_at - $1::interval, latest_at = latest_at - $1::interval, created_at = created_at - $1::interval`, by)
 	l.Exec(`UPDATE punctual.jobs SET paused_until = paused_until - $1::interval`, by)
 	l.Exec(`UPDATE punctual.limits SET starts_at = starts_at - $1::interval`, by)
-	l.Exec(`UPDATE punctual.dated_sequences SET left_at = left_at - $1::interval`, by)
+	l.Exec(`UPDATE punctual.dated_sequences SET left_at = left_at - $1::interval`, by*24/modelGuards)
 	l.Exec(`UPDATE punctual.runs
 		SET due_at = due_at - $1::interval, created_at = created_at - $1::interval, started_at = started_at - $1::interval,
 			accepted_at = accepted_at - $1::interval, next_attempt_at = next_attempt_at - $1::interval
@@ -835,12 +838,23 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 		return l.model.run(s.RunID).sendsNothing()
 	})
 	over := func(of []*sending) []*sending { // those that have ended, which replicas or targets do not know
-		return slices.DeleteFunc(slices.Clone(of), func(s *sending) bool {
-			r := l.model.run(s.RunID)
-			return r.claims == s.claim && r.status == domain.StatusRunning
+		running := func(s *sending) bool { return l.model.run(s.RunID).status == domain.StatusRunning }
+		all := slices.DeleteFunc(slices.Clone(of), func(s *sending) bool {
+			return running(s) && l.model.run(s.RunID).claims == s.claim
 		})
+		if again := slices.DeleteFunc(slices.Clone(all), func(s *sending) bool { return !running(s) }); len(again) > 0 {
+			return again // another attempt is under way
+		}
+		return all
 	}
-	late, calledLate := over(l.held), over(called)
+	calls := slices.DeleteFunc(slices.Clone(called), func(s *sending) bool { // others may not call
+		return !l.model.run(s.RunID).async && step%4 > 0
+	})
+	unsent := slices.DeleteFunc(slices.Clone(l.held), func(s *sending) bool { // workflows and approvals
+		return !l.model.run(s.RunID).sendsNothing()
+	})
+	mayFill := l.model.fill == nil && !j.onEvent
+	late, calledLate, toldLate := over(l.held), over(calls), over(called)
 	call := func(of []*sending, do ...string) { // of one of the last few attempts
 		s := of[len(of)-1-random.IntN(min(6, len(of)))]
 		e.do, e.run, e.claim = Pick(random, do...), s.RunID, s.claim
@@ -857,25 +871,26 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 	}{
 		{only(16, j.tolerance == 0), func() { e.do = "slot" }},
 		{16, func() { e.do = "trigger" }},
-		{14, func() { e.date(random) }},
-		{2 + only(6, j.limited), func() { e.do, e.hours = "limit", random.IntN(4)-1 }},
+		{24 + only(40, j.tolerance > 0), func() { e.date(&l.model, random) }},
+		{2 + only(8, j.limited), func() { e.do, e.hours = "limit", Pick(random, -1, 0, 1, 2, 1+l.model.limit.most%2) }},
 		{only(70, j.deleted), func() { e.do = "create" }},
 		{only(30, j.onEvent), func() { e.do, e.key = "emit", 1+random.IntN(2) }},
-		{28, func() { e.do = "claim" }},
-		{10, func() { e.do = "claim ordered" }},
-		{only(44, len(l.held) > 0), func() { e = l.answerOf(l.held[random.IntN(len(l.held))], random) }},
+		{36, func() { e.do = "claim" }},
+		{10 + only(10, l.model.fill != nil), func() { e.do = "claim ordered" }},
+		{only(44, len(l.held) > 0), func() { e = l.answerOf(Pick(random, l.held...), random) }},
+		{only(150, len(unsent) > 0), func() { e = l.answerOf(Pick(random, unsent...), random) }},
 		{only(4, len(l.over) > 0), func() {
 			s := l.over[random.IntN(len(l.over))]
 			e.do, e.run, e.claim, e.with = "answer", s.RunID, s.claim, s.with
 		}},
 		{only(12, len(late) > 0), func() { e = l.answerOf(Pick(random, late...), random) }},
-		{only(12, len(called) > 0), func() { call(called, "beat", "beat", "complete", "report", "report final") }},
-		{only(6, len(calledLate) > 0), func() { call(calledLate, "beat", "complete", "report", "report final") }},
+		{only(12, len(calls) > 0), func() { call(calls, "beat", "beat", "complete", "report", "report final") }},
+		{only(12, len(calledLate) > 0), func() { call(calledLate, "beat", "complete", "report", "report final") }},
 		{only(10, len(called) > 0 && l.reports), func() { call(called, "tell success", "tell failure") }},
-		{only(4, len(calledLate) > 0 && l.reports), func() { call(calledLate, "tell success", "tell failure") }},
-		{16, func() { e.do, e.hours = "pass", Pick(random, 1, 1, 2, 2, modelDuration, 5) }},
+		{only(10, len(toldLate) > 0 && l.reports), func() { call(toldLate, "tell success", "tell failure") }},
+		{14, func() { e.do, e.hours = "pass", Pick(random, 1, 1, 2, 2, modelDuration, 5) }},
 		{4, func() { e.do = "listen" }},
-		{only(16, l.model.fill != nil), func() { e.do = "operate" }},
+		{only(8, l.model.fill != nil), func() { e.do = "operate" }},
 		{6, func() { e.loseReplica(&l.model, random) }},
 		{only(8, run(alive) != uuid.Nil), func() { about("cancel", run(alive)) }},
 		{only(2, run(final) != uuid.Nil), func() { about("cancel", run(final)) }},
@@ -883,8 +898,8 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 		{only(3, run(final) != uuid.Nil), func() { again("rerun", run(final)) }},
 		{only(12, run(whole) != uuid.Nil), func() { again("rerun", run(whole)) }},
 		{only(6, run(dead) != uuid.Nil), func() { again("replay", run(dead)) }},
-		{only(12, undecided != uuid.Nil), func() { about(Pick(random, "approve", "approve", "reject"), undecided) }},
-		{only(6, l.model.fill == nil && !j.onEvent), func() {
+		{only(80, undecided != uuid.Nil), func() { about(Pick(random, "approve", "reject"), undecided) }},
+		{only(3, mayFill) + only(24, mayFill && !j.gated), func() {
 			e.do, e.with, e.hours = "backfill", Pick(random, "", "", "again"), random.IntN(2)
 		}},
 		{1, func() { e.do = "delete" }},
@@ -930,10 +945,14 @@ func jobOf(seed uint64, random *rand.Rand) int {
 func (l *lived) editable(j modelJob) bool { return len(modelJobs[j.base].then) == 0 && !j.missed }
 
 // date draws what is done to a dated run.
-func (e *modelEvent) date(random *rand.Rand) {
+func (e *modelEvent) date(m *model, random *rand.Rand) {
 	e.do, e.key, e.hours = Pick(random, "date", "date", "date", "move", "undate"), random.IntN(2), random.IntN(4)
-	if e.seq = Pick(random, 0, 0, 1, 2, 3); e.do == "date" {
-		e.with, e.latest = Pick(random, "keep", "replace", "replace"), Pick(random, 0, 0, max(1, e.hours+random.IntN(2)))
+	if n := len(m.dated); n > 0 && random.IntN(2) > 0 { // it is one that waits
+		of := m.dated[random.IntN(n)]
+		e.job, e.key = of.job, of.key
+	}
+	if e.seq = Pick(random, 0, 1, 1, 2, 3); e.do == "date" {
+		e.with, e.latest = Pick(random, "keep", "replace", "replace"), Pick(random, 0, max(1, e.hours+random.IntN(2)))
 	}
 }
 

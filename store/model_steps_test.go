@@ -21,13 +21,13 @@ func (r *modelRun) sendsNothing() bool { return r.isWorkflow() || r.approves() }
 func (r *modelRun) silence() int {
 	switch {
 	case r.isWorkflow():
-		return modelDuration
+		return modelWorkflow
 	case r.approves() && r.reason != "":
 		return 0
 	case r.approves():
 		return modelExpiry
 	}
-	return min(modelSilence, modelDuration)
+	return modelSilence
 }
 
 // stepOf returns the run of a step, or nil.
@@ -37,8 +37,7 @@ func (m *model) stepOf(w *modelRun, step int) *modelRun {
 
 // why is why a workflow goes on no longer as it did; empty: it does.
 func (m *model) why(w *modelRun) domain.Reason {
-	late := w.status == domain.StatusRunning && w.reason == domain.ReasonTimeout
-	if m.jobs[w.job].deleted && (late || w.status == domain.StatusRunning && w.reason == "") {
+	if m.jobs[w.job].deleted && w.status == domain.StatusRunning && !w.asked() {
 		return domain.ReasonJobDeleted
 	}
 	return w.reason
@@ -69,34 +68,29 @@ func (m *model) advance(w *modelRun) {
 			m.cancel(w.job, reason, r.id)
 		}
 	}
-	for range steps {
-		for i, s := range steps {
-			if m.stepOf(w, i) != nil || halted {
-				continue
-			}
-			ready, failed := true, false
-			for _, on := range s.on {
-				before := m.stepOf(w, on)
-				ready = ready && before != nil && before.status.Final()
-				failed = failed || ready && before.status != domain.StatusSucceeded
-			}
-			if !ready {
-				continue
-			}
-			r := m.enterStep(m.made[modelCause{w.id, -1 - i}], w, i)
-			switch {
-			case failed && !s.cleansUp:
-				r.skip(domain.ReasonUpstreamFailed)
-			case late && !s.cleansUp:
-				r.skip(domain.ReasonTimeout)
-			}
+	for i, s := range steps { // each depends on earlier ones only
+		ready, failed := m.stepOf(w, i) == nil && !halted, false
+		for _, on := range s.on {
+			before := m.stepOf(w, on)
+			ready = ready && before != nil && before.status.Final()
+			failed = failed || ready && before.status != domain.StatusSucceeded
+		}
+		if !ready {
+			continue
+		}
+		r := m.enterStep(m.made[modelCause{w.id, -1 - i}], w, i)
+		switch {
+		case failed && !s.cleansUp:
+			r.skip(domain.ReasonUpstreamFailed)
+		case late && !s.cleansUp:
+			r.skip(domain.ReasonTimeout)
 		}
 	}
 	over := true
 	for i := range steps {
 		r := m.stepOf(w, i)
 		if r != nil && m.why(w) == domain.ReasonTimeout && r.status == domain.StatusCancelled &&
-			r.reason == domain.ReasonCancelled && r.finished >= w.started+modelDuration {
+			r.reason == domain.ReasonCancelled && r.finished >= w.started+modelWorkflow {
 			r.reason = domain.ReasonTimeout
 			if n := len(r.records); n > 0 && r.records[n-1].outcome == domain.AttemptCancelled &&
 				r.records[n-1].claim == r.claims {
@@ -136,7 +130,7 @@ func (m *model) endWorkflow(w *modelRun) {
 			worst = r
 		}
 	}
-	overdue := m.now >= w.started+modelDuration
+	overdue := m.now >= w.started+modelWorkflow
 	switch {
 	case late, overdue && !over && (halted || !mayCleanUp):
 		m.fail(w, domain.ReasonTimeout, 0)
@@ -151,7 +145,7 @@ func (m *model) endWorkflow(w *modelRun) {
 	case overdue:
 		w.reason, w.ready = domain.ReasonTimeout, m.now+modelGrace
 	default:
-		w.ready = w.started + modelDuration
+		w.ready = w.started + modelWorkflow
 	}
 }
 
@@ -188,7 +182,7 @@ func (e modelEvent) keeps(m *model, again *modelRun) {
 	}
 	kept := map[int]bool{}
 	of := m.run(e.of)
-	for i, s := range again.steps { // a step depends on earlier ones only
+	for i, s := range again.steps {
 		before := m.stepOf(of, i)
 		kept[i] = before != nil && before.status == domain.StatusSucceeded && i != e.from && i != e.set &&
 			!slices.ContainsFunc(s.on, func(on int) bool { return !kept[on] })

@@ -21,8 +21,8 @@ type model struct {
 	frozen string // what is frozen: "tenant", "deployment" or nothing
 	limit  modelBound
 	jobs   []modelJob
-	runs   []*modelRun  // by id
-	dated  []modelDated // by id
+	runs   []*modelRun // by id
+	dated  []modelDated
 	guards map[modelKey]modelGuard
 	made   map[modelCause]uuid.UUID
 	events int // that have happened
@@ -43,6 +43,7 @@ type modelJob struct {
 	paused, deleted bool
 	until           int                     // when the pause ends; 0: when somebody ends it
 	fills           map[modelSlot]uuid.UUID // the runs of slots that can be backfilled
+	lastFill        uuid.UUID               // the run that has to end before a backfill makes one more, if one at a time
 	modelGate
 }
 
@@ -58,7 +59,7 @@ type modelRun struct {
 	replica, started          int  // of the last claim
 	accepted, inReady, parked bool // its target works on; parked: at its gate
 	atLimit, holds            bool // it waits at the limit, or holds it until it has ended
-	bounded                   bool // its last attempt held a limit of how many may run
+	bounded, gated            bool // its last attempt held a limit of how many may run, or met a gate
 	rerun, dated              bool
 	workflow                  uuid.UUID // of a step
 	step                      int
