@@ -99,7 +99,7 @@ func (v *visit) render(status int, name, title string, data any) error {
 		Said: v.said(), Data: data, Clock: v.clock(), Posted: v.r.Method != http.MethodGet,
 	}
 	if v.caller.Role != "" {
-		if state, err := call(v, client.Frozen, nil); err == nil {
+		if state, err := optional(v, client.Frozen, nil); err == nil {
 			model.Frozen = cmp.Or(state.Deployment, state.Tenant)
 		}
 	}
