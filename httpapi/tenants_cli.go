@@ -43,15 +43,19 @@ func SetTenant(t *tenants.Tenant, given map[string]string) error {
 	}
 	err = patchSettings(&asked, t)
 	if p, is := errors.AsType[*problem.Problem](err); is {
-		return flagErrors(p)
+		return flagErrors(p, given)
 	}
 	return err
 }
 
-// flagErrors reports the errors by flag instead of by field.
-func flagErrors(p *problem.Problem) error {
+// flagErrors reports the errors by flag, as it was given, instead of by field.
+func flagErrors(p *problem.Problem, given map[string]string) error {
 	return errors.New(strings.Join(pg.Column(p.Errors, func(e problem.FieldError) string {
-		return "--" + strings.ReplaceAll(strings.TrimPrefix(e.Location, "body."), "_", "-") + ": " + e.Message
+		name := strings.TrimPrefix(e.Location, "body.")
+		if end := strings.IndexAny(name, ".["); end > 0 { // an element of a list
+			name = name[:end]
+		}
+		return fmt.Sprintf("--%s=%s: %s", strings.ReplaceAll(name, "_", "-"), problem.Clip(given[name]), e.Message)
 	}), "; "))
 }
 
