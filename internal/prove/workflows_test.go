@@ -85,7 +85,7 @@ func TestADecisionCountsOnceThoughItsReplicaDies(t *testing.T) {
 			run := do[runs.Run](t, victim.API, "POST", "/v1/jobs/approved/trigger", nil)
 			conn, path := connect(t, dsn), "/v1/runs/"+run.ID.String()+"/approve"
 			await(t, "a step to wait for approval", func() bool {
-				return query[bool](t, conn, `SELECT EXISTS (SELECT FROM punctual.ready WHERE approval)`)
+				return query[bool](t, conn, `SELECT EXISTS (SELECT FROM punctual.ready WHERE waits = 'person')`)
 			})
 			if _, err := victim.API.Do(t.Context(), "POST", path, nil, nil); err == nil {
 				t.Error("the replica that dies has answered")
