@@ -38,7 +38,7 @@ func TestAKillAtTheEndOfARunThatTriggersLosesNothing(t *testing.T) {
 			delete(check, "completion")
 			create(t, victim.API, job("check", w.URL+"/check", check))
 			create(t, victim.API, job("load", w.URL+longPath, next("check")))
-			do[any](t, victim.API, "POST", "/v1/jobs/load/trigger", nil)
+			last(t, victim, "/v1/jobs/load/trigger", nil)
 			if code := ended(t, "the replica that ends a run", victim.Process); code != -1 {
 				t.Fatalf("exit code %d", code)
 			}

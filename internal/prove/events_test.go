@@ -72,10 +72,13 @@ func TestAKillAtAnyStepOfAFanOutLosesNothing(t *testing.T) {
 				dsn, w := pgtest.DSN(t), newWitness(t)
 				victim := fatal(t, dsn, point, nth, "kill")
 				subscribe(t, victim, w, 1100)
-				e := emit(t, victim, "huge")
+				last(t, victim, "/v1/events/huge", map[string]any{"body": map[string]int{"n": 1}})
 				if code := ended(t, "the replica that fans out", victim.Process); code != -1 {
 					t.Fatalf("exit code %d", code)
 				}
+				var e events.Emitted
+				must(t, connect(t, dsn).QueryRow(t.Context(), `SELECT id, subscribed FROM punctual.events`).
+					Scan(&e.ID, &e.Subscribed))
 				survivor := serve(t, dsn)
 				fannedOut(t, dsn, w, e, patience)
 				stop(t, survivor)

@@ -1,7 +1,9 @@
 package prove
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/httpapi/client"
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 	"punctual/scheduler/failpoint"
@@ -22,6 +25,15 @@ func fatal(t testing.TB, dsn string, point failpoint.Point, nth int, how string)
 	path, err := Build(t.Context(), Variant{Race: raceDetector, Failpoints: true})
 	must(t, err)
 	return serveBinary(t, path, dsn, []string{fmt.Sprintf("PUNCTUAL_FAILPOINT=%s:%d=%s", point, nth, how)})
+}
+
+// last sends the request after which a replica comes to its fatal step. It may die before it has answered.
+func last(t testing.TB, r *process.Replica, path string, in any) {
+	t.Helper()
+	_, err := r.API.Do(t.Context(), http.MethodPost, path, in, nil)
+	if _, refused := errors.AsType[*client.Error](err); refused {
+		t.Fatal(err)
+	}
 }
 
 // A replica may die between any two steps. The test kills one at every step, early and when more is in flight, and not
@@ -140,7 +152,7 @@ func TestALateRunOfAKilledReplicaIsOnRecordAsLate(t *testing.T) {
 	await(t, "the run to be later than its tolerance", func() bool {
 		return query[bool](t, conn, `SELECT now() - due_at > interval '1500 ms' FROM punctual.runs`)
 	})
-	do[any](t, victim.API, "POST", "/v1/unfreeze", tenant)
+	last(t, victim, "/v1/unfreeze", tenant)
 	ended(t, "the replica that sends the late run", victim.Process)
 	survivor := serve(t, dsn)
 	f := atRest(t, dsn, w)

@@ -29,7 +29,7 @@ const (
 
 	WorkflowLocked  Point = "workflow-locked"  // a workflow is locked and read; the end of its step is not committed yet
 	WorkflowDecided Point = "workflow-decided" // what follows is decided; nothing of it is written
-	WorkflowWritten Point = "workflow-written" // the runs of further steps are written and not committed
+	WorkflowWritten Point = "workflow-written" // the chore has written what follows, and not committed
 	WorkflowLooked  Point = "workflow-looked"  // the chore has committed what follows
 
 	SendBegun    Point = "send-begun"    // the attempt has its worker slot
