@@ -74,8 +74,8 @@ func namedPlans(t *testing.T, s *store.Store) (custom, generic int) {
 func TestReadingAJobIsPlannedOnce(t *testing.T) {
 	t.Parallel()
 	// One transaction reads a job by its name that has no run of late: it begins, and reads the job, its last run and what
-	// triggers it. Another begins for a job that may have run before, and reads which days have runs. Each connection plans
-	// each statement five times before it keeps a plan.
+	// triggers it. For a job that may have run before, another begins, and reads which days have runs. Each connection
+	// plans each statement five times before it keeps a plan.
 	for age, statements := range map[int]int{0: 4, 30: 6} {
 		t.Run(fmt.Sprint(age, " days old"), func(t *testing.T) {
 			c := NewFixture(t)
