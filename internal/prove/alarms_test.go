@@ -134,7 +134,9 @@ type site struct {
 // join starts a replica that is scraped, at the latest when Prometheus has started.
 func (s *site) join(flags ...string) *process.Replica {
 	s.Helper()
-	return s.watch(serve(s, s.dsn, flags...))
+	r := serve(s, s.dsn, flags...)
+	says(s, r.Process, "scheduler started") // there are its queues
+	return s.watch(r)
 }
 
 func (s *site) watch(r *process.Replica) *process.Replica {

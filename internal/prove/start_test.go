@@ -21,7 +21,7 @@ func launchPatient(t *testing.T, dsn string) *process.Process {
 }
 
 // says waits until a process has said a text.
-func says(t *testing.T, p *process.Process, text string) {
+func says(t testing.TB, p *process.Process, text string) {
 	t.Helper()
 	await(t, "the replica to say "+text, func() bool {
 		if p.Ended() {
