@@ -239,7 +239,7 @@ func verifyThere(t *testing.T, p pair) {
 	job, slots := AsReplica(b.Fixture).Lived("a")
 	b.Exec(`DELETE FROM punctual.runs WHERE id = $1`, domain.SlotRunID(job, slots[2]))
 	p.Replayed()
-	between.CutAfter("GROUP BY held_by")
+	between.CutAfter("GROUP BY waits_on")
 	before := b.DB.StandbyState().Answers["standby"]
 	lines, summary := b.Verified(func(o *history.VerifyOptions) {
 		o.Job, o.From = job.String(), o.From.Add(-1000*time.Hour)
