@@ -246,7 +246,7 @@ func TestTheCommandLineSetsADefault(t *testing.T) {
 	}
 	for name, text := range map[string]string{"max-jobs": "many", "weight": "0", "min-interval": "5", "max-key-age": "soon"} {
 		err := SetTenant(&tenants.Tenant{Weight: 1}, map[string]string{strings.ReplaceAll(name, "-", "_"): text})
-		if err == nil || !strings.HasPrefix(err.Error(), "--"+name+": ") {
+		if err == nil || !strings.HasPrefix(err.Error(), "--"+name+"="+text+": ") {
 			t.Errorf("%s %s: %v", name, text, err)
 		}
 	}

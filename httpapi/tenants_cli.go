@@ -48,14 +48,15 @@ func SetTenant(t *tenants.Tenant, given map[string]string) error {
 	return err
 }
 
-// flagErrors reports the errors by flag, as it was given, instead of by field.
+// flagErrors reports the errors by flag instead of by field: with the flag's value, or where in a list it is wrong.
 func flagErrors(p *problem.Problem, given map[string]string) error {
 	return errors.New(strings.Join(pg.Column(p.Errors, func(e problem.FieldError) string {
 		name := strings.TrimPrefix(e.Location, "body.")
-		if end := strings.IndexAny(name, ".["); end > 0 { // an element of a list
-			name = name[:end]
+		flag := "--" + strings.ReplaceAll(name, "_", "-")
+		if value, whole := given[name]; whole {
+			flag += "=" + problem.Clip(value)
 		}
-		return fmt.Sprintf("--%s=%s: %s", strings.ReplaceAll(name, "_", "-"), problem.Clip(given[name]), e.Message)
+		return flag + ": " + e.Message
 	}), "; "))
 }
 
