@@ -2,9 +2,9 @@
 //
 // Most tests need only DSN: a migrated database of their own. It is cloned from a template, or an earlier test has
 // handed it on: see recycle.go. Connections to it are handed on, too: see sessions.go. Its server is started by the
-// test process on first use: see run.go. The tests
-// of the process share it and may run in parallel. The server trades durability for speed, and does not vacuum or
-// analyse anything by itself. NewServer starts one that does, and is durable, for tests that crash or restart Postgres.
+// test process on first use: see run.go. The tests of the process share it and may run in parallel. The server trades
+// durability for speed, and does not vacuum or analyse anything by itself. NewServer starts one that does, and is
+// durable, for tests that crash or restart Postgres.
 //
 // The role of tests has odd defaults: see zoo.go. So whatever passes works whatever the defaults of a role are.
 //

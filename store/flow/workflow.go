@@ -91,7 +91,7 @@ func (w *workflow) lateSteps() (runs []uuid.UUID) {
 }
 
 // overdue judges the workflow's run, which is due at an instant: its steps have ended, or its time is up. When its
-// max_duration has passed, steps that clean up have a while of their own. nil is no live workflow.
+// max_duration has passed, steps that clean up have a while of their own. A nil workflow has lost its row.
 func (w *workflow) overdue(o domain.Outcome, now time.Time) domain.Outcome {
 	deadline := o.StartedAt.Add(o.Job.MaxDuration.Value())
 	switch {
