@@ -157,91 +157,112 @@ func (s *sessions) begin(startup []byte, from *bufio.Reader, client net.Conn) (*
 	}
 }
 
+// talk is what a client and the server say to each other.
+type talk struct {
+	on     *session
+	client net.Conn
+	done   chan struct{} // closed when nobody reads the answers any more
+
+	mu              sync.Mutex
+	status          byte // of the transaction
+	asked, answered int  // all is answered when they are equal
+	closing         bool // the client has gone, and the session is being discarded
+	failed          bool // that cannot be done
+}
+
 // serve passes on what a client and the server say, until the client ends. It reports whether the session is at rest
 // then.
 func (on *session) serve(from *bufio.Reader, client net.Conn) bool {
-	var mu sync.Mutex
-	status, asked, answered := byte('I'), 0, 0 // of the transaction; answers are ready when both are equal
-	closing, failed := false, false
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		to := bufio.NewWriterSize(client, 64<<10)
-		for {
-			if on.reader.Buffered() == 0 && to.Flush() != nil {
-				_ = client.Close()
-			}
-			head, err := on.reader.Peek(5)
-			if err != nil {
-				_ = to.Flush()
-				_ = client.Close()
-				return
-			}
-			kind, length := head[0], int64(binary.BigEndian.Uint32(head[1:]))+1
-			if kind == 'Z' {
-				message := make([]byte, length)
-				if _, err := io.ReadFull(on.reader, message); err != nil {
-					return
-				}
-				_, _ = to.Write(message)
-				mu.Lock()
-				status = message[5]
-				answered++
-				last := closing && answered >= asked
-				mu.Unlock()
-				if last {
-					_ = to.Flush()
-					return
-				}
-				continue
-			}
-			if kind == 'E' {
-				mu.Lock()
-				failed = closing
-				mu.Unlock()
-			}
-			if _, err := io.CopyN(to, on.reader, length); err != nil {
-				_ = client.Close()
-				return
-			}
-		}
-	}()
-	to := bufio.NewWriterSize(on.conn, 64<<10)
-	clean := false
+	t := talk{on: on, client: client, done: make(chan struct{}), status: 'I'}
+	go t.answers()
+	// A question of the session's own ends the answers to the client, so that nobody else reads the connection.
+	if t.close(t.questions(from)) && on.ask("DISCARD ALL") == nil {
+		<-t.done
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.answered == t.asked && !t.failed
+	}
+	on.end()
+	<-t.done
+	return false
+}
+
+// close reports whether a client has gone that left nothing unfinished.
+func (t *talk) close(ended bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closing = ended && t.status == 'I' && t.asked == t.answered
+	t.asked++
+	return t.closing
+}
+
+// questions passes on what the client asks, and reports whether it ended as it should.
+func (t *talk) questions(from *bufio.Reader) (ended bool) {
+	to := bufio.NewWriterSize(t.on.conn, 64<<10)
 	for from.Buffered() > 0 || to.Flush() == nil {
 		head, err := from.Peek(5)
 		if err != nil {
-			break
+			return false
 		}
-		kind, length := head[0], int64(binary.BigEndian.Uint32(head[1:]))+1
-		if kind == 'X' {
-			clean = to.Flush() == nil
-			break
+		switch head[0] {
+		case 'X':
+			return to.Flush() == nil
+		case 'Q', 'S', 'F': // each is answered by one ReadyForQuery
+			t.mu.Lock()
+			t.asked++
+			t.mu.Unlock()
 		}
-		if kind == 'Q' || kind == 'S' || kind == 'F' { // each is answered by one ReadyForQuery
-			mu.Lock()
-			asked++
-			mu.Unlock()
-		}
-		if _, err := io.CopyN(to, from, length); err != nil {
-			break
+		if _, err := io.CopyN(to, from, lengthOf(head)); err != nil {
+			return false
 		}
 	}
-	mu.Lock()
-	clean = clean && status == 'I' && asked == answered
-	// A question of the session's own ends the answers to the client, so that nobody else reads the connection.
-	closing, asked = clean, asked+1
-	mu.Unlock()
-	if clean && on.ask("DISCARD ALL") == nil {
-		<-done
-		mu.Lock()
-		defer mu.Unlock()
-		return answered == asked && !failed
-	}
-	_ = on.conn.Close()
-	<-done
 	return false
 }
+
+// answers passes on what the server says, until the session's own question is answered.
+func (t *talk) answers() {
+	defer close(t.done)
+	to, from := bufio.NewWriterSize(t.client, 64<<10), t.on.reader
+	for {
+		if from.Buffered() == 0 && to.Flush() != nil {
+			_ = t.client.Close()
+		}
+		head, err := from.Peek(5)
+		if err == nil && head[0] == 'Z' {
+			head, err = from.Peek(6) // with the status of the transaction
+		}
+		var kind, status byte
+		if err == nil {
+			kind, status = head[0], head[len(head)-1]
+			_, err = io.CopyN(to, from, lengthOf(head))
+		}
+		if err != nil || t.heard(kind, status) {
+			_ = to.Flush()
+			if err != nil {
+				_ = t.client.Close()
+			}
+			return
+		}
+	}
+}
+
+// heard notes a message of the server. It reports whether it is the last one.
+func (t *talk) heard(kind, status byte) (last bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch kind {
+	case 'E':
+		t.failed = t.closing
+	case 'Z': // ready for the next question
+		t.status = status
+		t.answered++
+		return t.closing && t.answered >= t.asked
+	}
+	return false
+}
+
+// lengthOf is the length of a message that begins with head.
+func lengthOf(head []byte) int64 { return int64(binary.BigEndian.Uint32(head[1:])) + 1 }
 
 // rest keeps a session for the next client.
 func (s *sessions) rest(on *session) {
@@ -309,7 +330,7 @@ func read(r *bufio.Reader) (kind byte, message []byte, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	message = make([]byte, int64(binary.BigEndian.Uint32(head[1:]))+1)
+	message = make([]byte, lengthOf(head))
 	_, err = io.ReadFull(r, message)
 	return message[0], message, err
 }
