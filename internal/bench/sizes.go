@@ -56,7 +56,7 @@ func DefaultSizes(full bool) Sizes {
 		InFlight: 10_000, ReplicasMost: 8,
 		GrowthJobs: 20_000, RestLeast: 10_000, RestMost: 1_000_000, HistoryLeast: 1_000_000, HistoryMost: 1_000_000,
 		TenantsMost: 1000,
-		NoisyJobs:   100_000, UrgentJobs: 10, LimitedJobs: 5000, Workflows: 1000, Hops: 40,
+		NoisyJobs:   100_000, UrgentJobs: 100, LimitedJobs: 5000, Workflows: 1000, Hops: 40,
 		IdleFor:  30 * time.Second,
 		DeadRows: 200_000, Claims: 30,
 		APIFor: 5 * time.Second, APIClients: 32,

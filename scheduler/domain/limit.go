@@ -80,14 +80,19 @@ func (all Limits) Hold(t Turn, now time.Time, again bool) {
 // Wait makes a run wait at one of its limits. A run that has been due for longer than Patience keeps those before it in
 // the order of names. As all do so in that order, no two runs wait for what the other keeps.
 func (all Limits) Wait(t Turn, at *Limit, now, due time.Time) {
-	for _, l := range all {
-		l.leave(t)
-	}
+	all.Pass(t)
 	if now.Sub(due) > Patience {
 		all[:slices.Index(all, at)].Hold(t, now, false)
 	}
 	i, _ := slices.BinarySearchFunc(at.Waiting, t, Turn.Compare)
 	at.Waiting = slices.Insert(at.Waiting, i, t)
+}
+
+// Pass makes a run wait at none of its limits.
+func (all Limits) Pass(t Turn) {
+	for _, l := range all {
+		l.leave(t)
+	}
 }
 
 // passed reports whether a run needs no room at the limit.

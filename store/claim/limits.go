@@ -188,6 +188,14 @@ func (l *limits) take(r *waitingRun) {
 	r.Bounded = slices.ContainsFunc(all, func(of *domain.Limit) bool { return of.MaxRunning > 0 })
 }
 
+// pass gives up the turn of a run that leaves or waits for something else, so that those behind it may start now.
+func (l *limits) pass(r *waitingRun, v verdict) {
+	if r.Job != nil && (v.fate == leaves || v.fate == waits && v.wait != domain.WaitLimit) {
+		all, _ := l.ofRun(r)
+		all.Pass(l.turn(r))
+	}
+}
+
 // note collects what has become of a run's limits.
 func (l *limits) note(r *waitingRun, all domain.Limits) {
 	for _, of := range all {

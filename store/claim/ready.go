@@ -258,6 +258,7 @@ func (c *waitingClaim) settle(r *waitingRun) {
 	for _, s := range c.subjects {
 		if v := s.decide(r); v != goesOn {
 			c.note(r.RunID, v, c.now)
+			c.limits.pass(r, v)
 			return
 		}
 	}
