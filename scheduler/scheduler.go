@@ -111,6 +111,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 	if config.Vitals == nil {
 		config.Vitals = new(Vitals)
 	}
+	config.Vitals.Begin()
 	s := &Scheduler{
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics,
 		transport: NewTransport(config.Credentials, config.Client, config.Mailer, config.Origin),

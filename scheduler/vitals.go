@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,9 +23,16 @@ type Failing struct {
 
 // Vitals tell how a replica fares. Safe for concurrent use; the zero value is one that has not failed yet.
 type Vitals struct {
+	begun   atomic.Bool
 	mu      sync.Mutex
 	failing map[Path]Failing
 }
+
+// Begin records that the replica and its queues are registered.
+func (v *Vitals) Begin() { v.begun.Store(true) }
+
+// Begun reports whether they are: a job may name a queue only once a replica that serves it is registered.
+func (v *Vitals) Begun() bool { return v.begun.Load() }
 
 // Note records how a path ended at its last use: a single success ends a failure.
 func (v *Vitals) Note(path Path, err error, now time.Time) {

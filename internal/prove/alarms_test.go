@@ -134,9 +134,7 @@ type site struct {
 // join starts a replica that is scraped, at the latest when Prometheus has started.
 func (s *site) join(flags ...string) *process.Replica {
 	s.Helper()
-	r := serve(s, s.dsn, flags...)
-	says(s, r.Process, "scheduler started") // there are its queues
-	return s.watch(r)
+	return s.watch(serve(s, s.dsn, flags...))
 }
 
 func (s *site) watch(r *process.Replica) *process.Replica {

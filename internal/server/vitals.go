@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -24,10 +25,14 @@ var lasting = []string{
 	"XX", // internal error: a library does not fit, data is corrupted
 }
 
-// sound returns an error once the replica cannot do its work: its heartbeats fail for whatever reason, so others take
-// over its runs, or its claims fail in a way that does not pass. Nothing follows from a single failure.
+// sound returns an error while the replica cannot do its work: it is not registered yet, its heartbeats fail for any
+// reason, so others take over its runs, or its claims fail in a way that does not pass. Nothing follows from a single
+// failure.
 func sound(vitals *scheduler.Vitals) func(context.Context) error {
 	return func(context.Context) error {
+		if !vitals.Begun() {
+			return errStarting
+		}
 		for _, path := range []scheduler.Path{scheduler.PathHeartbeats, scheduler.PathClaims} {
 			f, is := vitals.Failing(path, time.Now())
 			code := pg.Code(f.Err)
@@ -40,6 +45,8 @@ func sound(vitals *scheduler.Vitals) func(context.Context) error {
 		return nil
 	}
 }
+
+var errStarting = errors.New("the replica is starting: its queues are not registered yet")
 
 // claimsSince returns when a replica whose claims and heartbeats succeed last looked for due work; the zero time: they
 // fail, or it has not looked. A look may succeed where a claim fails.

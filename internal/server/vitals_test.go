@@ -32,6 +32,7 @@ func TestOnlyWhatDoesNotPassMakesAReplicaUnready(t *testing.T) {
 		"heartbeats without plpgsql": {scheduler.PathHeartbeats, unloadable, "SQLSTATE 58P01: Postgres cannot load"},
 	} {
 		var v scheduler.Vitals
+		v.Begin()
 		v.Note(c.path, c.err, time.Now().Add(-time.Hour))
 		err := sound(&v)(t.Context())
 		switch {
@@ -44,5 +45,17 @@ func TestOnlyWhatDoesNotPassMakesAReplicaUnready(t *testing.T) {
 		if err := sound(&v)(t.Context()); err != nil {
 			t.Errorf("%s, after a success: %v", name, err)
 		}
+	}
+}
+
+// Whoever waits for readiness may at once create a job that names a queue of the replica.
+func TestAReplicaIsReadyOnceItsQueuesAreRegistered(t *testing.T) {
+	var v scheduler.Vitals
+	if err := sound(&v)(t.Context()); err == nil || !strings.Contains(err.Error(), "not registered yet") {
+		t.Errorf("before: %v", err)
+	}
+	v.Begin()
+	if err := sound(&v)(t.Context()); err != nil {
+		t.Errorf("after: %v", err)
 	}
 }
