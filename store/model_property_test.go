@@ -1074,7 +1074,7 @@ func (l *lived) shrink(seed uint64, steps []int) []int {
 // replicas, and what is reported too late.
 func TestARunsLifeIsThatOfItsModel(t *testing.T) {
 	t.Parallel()
-	seed, seeds, length := uint64(1), 40, 200 // the same histories each time; SEED=… tries others
+	seed, seeds, length := uint64(1), 60, 200 // the same histories each time; SEED=… tries others
 	if testing.Short() {
 		seeds = 7 // in which each of modelJobs is
 	}
