@@ -263,6 +263,7 @@ func atRest(t testing.TB, dsn string, w *Witness) Facts {
 		var busy bool
 		err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.claims) OR EXISTS (SELECT FROM punctual.ready)
 			OR EXISTS (SELECT FROM punctual.overdue) OR EXISTS (SELECT FROM punctual.runs WHERE finished_at IS NULL)
+			OR EXISTS (SELECT FROM punctual.schedules WHERE enabled AND scheduled_for <= now()) -- also those put off
 			OR EXISTS (SELECT FROM punctual.dated) OR EXISTS (SELECT FROM punctual.operations WHERE state = 'running')`).Scan(&busy)
 		if err != nil {
 			t.Fatal(err)
