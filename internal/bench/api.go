@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"punctual/httpapi/client"
+	"punctual/internal/process"
 )
 
 // runAPI measures the API of one replica: how many requests a second it answers to many clients.
@@ -17,18 +18,19 @@ func runAPI(ctx context.Context, l *lab) {
 	transport := &http.Transport{MaxIdleConnsPerHost: l.Sizes.APIClients}
 	defer transport.CloseIdleConnections()
 	api := client.Through(replica.API.URL, transport)
+	floor := l.floor(ctx, transport)
 	at, first := l.nextSecond(48*time.Hour), 0
-	var create, get []float64
+	var create, get, createFloor, getFloor []float64
 	for round := range l.Rounds {
 		l.say("round %d of %d: %d clients", round+1, l.Rounds, l.Sizes.APIClients)
 		made, perSecond := l.hammer(ctx, func(ctx context.Context, i int) error {
-			schedule := map[string]any{
-				"cron": "0 3 * * mon-fri", "timezone": "Europe/Berlin", "starts_at": at.Format(time.RFC3339),
-			}
-			weekdays := job(fmt.Sprint("job-", first+i), schedule, "http://127.0.0.1:9/hook", numbered(i))
-			return exchange(ctx, api, http.MethodPost, "/v1/jobs", weekdays, http.StatusCreated)
+			return exchange(ctx, api, http.MethodPost, "/v1/jobs", weekdays(at, first+i), http.StatusCreated)
 		})
 		create = append(create, perSecond)
+		_, perSecond = l.hammer(ctx, func(ctx context.Context, i int) error {
+			return exchange(ctx, floor, http.MethodPost, "/create", weekdays(at, i), http.StatusCreated)
+		})
+		createFloor = append(createFloor, perSecond)
 		total := first + made
 		if n := query[int](ctx, l, `SELECT count(*) FROM punctual.jobs`); n != total {
 			l.must(fmt.Errorf("there are %d jobs, want %d", n, total))
@@ -38,9 +40,23 @@ func runAPI(ctx context.Context, l *lab) {
 			return exchange(ctx, api, http.MethodGet, fmt.Sprint("/v1/jobs/job-", i*7919%total), nil, http.StatusOK)
 		})
 		get = append(get, perSecond)
+		_, perSecond = l.hammer(ctx, func(ctx context.Context, _ int) error {
+			return exchange(ctx, floor, http.MethodGet, "/read", nil, http.StatusOK)
+		})
+		getFloor = append(getFloor, perSecond)
 	}
 	l.figure(fmt.Sprintf("create a job, %d clients", l.Sizes.APIClients), "requests/s", atLeast(2000), create...)
 	l.figure(fmt.Sprintf("get a job, %d clients", l.Sizes.APIClients), "requests/s", atLeast(5000), get...)
+	l.figure("create a job, ratio to an INSERT of three rows", "×", atLeast(0.5), ratios(create, createFloor)...)
+	l.figure("get a job, ratio to SELECT 1", "×", atLeast(0.5), ratios(get, getFloor)...)
+}
+
+// weekdays is a job with a cron expression in a time zone.
+func weekdays(at time.Time, i int) process.JobSpec {
+	schedule := map[string]any{
+		"cron": "0 3 * * mon-fri", "timezone": "Europe/Berlin", "starts_at": at.Format(time.RFC3339),
+	}
+	return job(fmt.Sprint("job-", i), schedule, "http://127.0.0.1:9/hook", numbered(i))
 }
 
 // hammer lets all clients send requests for a while, and returns how many were answered. It ends at the first error.

@@ -23,6 +23,8 @@ type Config struct {
 	For         time.Duration `default:"1h" help:"How long the benchmark flat runs. It runs only if it is named."`
 	JSON        string        `name:"json" type:"path" placeholder:"FILE" help:"Also write all figures to a file, with every round and the environment."`
 
+	Ledger string `type:"path" placeholder:"FILE" help:"Write the ledger to a file. The benchmark ledger runs only if it is named."`
+
 	Binary string `name:"punctual" type:"path" default:"bin/punctual" placeholder:"FILE" help:"The binary of the replicas."`
 
 	Version string    `kong:"-"`
@@ -58,6 +60,7 @@ var benchmarks = []benchmark{
 	{name: "flat", run: runFlat, onlyNamed: true},
 	{name: "traces", run: runTraces, onlyNamed: true},
 	{name: "pages", run: runPages, onlyNamed: true},
+	{name: "ledger", run: runLedger, onlyNamed: true},
 }
 
 // Names returns the names of all benchmarks of Run.
@@ -99,7 +102,11 @@ func run(ctx context.Context, c Config, all []benchmark) (err error) {
 	if c.Sizes == (Sizes{}) {
 		c.Sizes = DefaultSizes(c.Full)
 	}
-	db, err := openScratch(ctx, c.DatabaseURL, c.Notes)
+	var settings map[string]string
+	if slices.Contains(c.Only, "ledger") {
+		settings = preload
+	}
+	db, err := openScratch(ctx, c.DatabaseURL, settings, c.Notes)
 	if err != nil && ctx.Err() != nil {
 		return errors.New("making the database: interrupted")
 	}

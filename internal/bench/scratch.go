@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 	"time"
@@ -50,7 +51,9 @@ func (e *InUseError) Error() string {
 }
 
 // openScratch creates an empty schema, in a private Postgres or in the user's database if that has no such schema.
-func openScratch(ctx context.Context, dsn string, notes io.Writer) (_ *scratch, err error) {
+func openScratch(
+	ctx context.Context, dsn string, settings map[string]string, notes io.Writer,
+) (_ *scratch, err error) {
 	s := &scratch{dsn: dsn, notes: notes, mark: mark}
 	defer func() {
 		if err != nil {
@@ -58,7 +61,7 @@ func openScratch(ctx context.Context, dsn string, notes io.Writer) (_ *scratch, 
 		}
 	}()
 	if dsn == "" {
-		if err := s.startPrivate(ctx); err != nil {
+		if err := s.startPrivate(ctx, settings); err != nil {
 			return nil, err
 		}
 	}
@@ -75,18 +78,16 @@ func openScratch(ctx context.Context, dsn string, notes io.Writer) (_ *scratch, 
 }
 
 // startPrivate starts a Postgres that is as durable as one in production. Its directory is removed with it.
-func (s *scratch) startPrivate(ctx context.Context) error {
+func (s *scratch) startPrivate(ctx context.Context, settings map[string]string) error {
 	fmt.Fprintln(s.notes, "starting a private Postgres")
 	// Below /tmp, not below a directory of this user: for root, Postgres runs as another user, who could not enter it.
 	dir, err := os.MkdirTemp("", "punctual-bench-")
 	if err != nil {
 		return fmt.Errorf("making a directory for a private Postgres: %w", err)
 	}
-	s.private, err = privatepg.Start(ctx, privatepg.Config{
-		Dir:       dir,
-		Ephemeral: true,
-		Settings:  map[string]string{"max_connections": "300"},
-	})
+	all := map[string]string{"max_connections": "300"}
+	maps.Copy(all, settings)
+	s.private, err = privatepg.Start(ctx, privatepg.Config{Dir: dir, Ephemeral: true, Settings: all})
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}

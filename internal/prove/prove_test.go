@@ -77,6 +77,25 @@ func awaitFor(t testing.TB, limit time.Duration, what string, condition func() b
 	}
 }
 
+// mostProgress bounds how long work is waited for that goes on.
+const mostProgress = 5 * patience
+
+// awaitProgress is awaitFor as long as there is progress: a backlog takes the longer, the slower the machine is.
+func awaitProgress(t testing.TB, what string, condition func() (done bool, progress int64)) {
+	t.Helper()
+	var last int64
+	moved := time.Now()
+	awaitFor(t, mostProgress, what, func() bool {
+		done, progress := condition()
+		if progress != last {
+			last, moved = progress, time.Now()
+		} else if !done && time.Since(moved) > patience {
+			t.Fatalf("waited in vain for %s: nothing has happened for %s", what, patience)
+		}
+		return done
+	})
+}
+
 // pass lets time pass that the test is about, such as an outage.
 func pass(t testing.TB, d time.Duration) {
 	select {
@@ -250,7 +269,7 @@ SELECT coalesce(string_agg(what, E'\n'), '') FROM (
 // atRest waits until no run is waiting or in flight and no operation has runs to order, and then reads the facts.
 func atRest(t testing.TB, dsn string, w *Witness) Facts {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience) // for the wait, and for reading
+	ctx, cancel := context.WithTimeout(t.Context(), mostProgress+patience) // for the wait, and for reading
 	defer cancel()
 	conn := connect(t, dsn)
 	defer func() {
@@ -259,16 +278,17 @@ func atRest(t testing.TB, dsn string, w *Witness) Facts {
 			t.Logf("left: %s", left)
 		}
 	}()
-	awaitFor(t, patience, "everything to come to rest", func() bool {
+	awaitProgress(t, "everything to come to rest", func() (done bool, progress int64) {
 		var busy bool
 		err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.claims) OR EXISTS (SELECT FROM punctual.ready)
 			OR EXISTS (SELECT FROM punctual.overdue) OR EXISTS (SELECT FROM punctual.runs WHERE finished_at IS NULL)
 			OR EXISTS (SELECT FROM punctual.schedules WHERE enabled AND scheduled_for <= now()) -- also those put off
-			OR EXISTS (SELECT FROM punctual.dated) OR EXISTS (SELECT FROM punctual.operations WHERE state = 'running')`).Scan(&busy)
+			OR EXISTS (SELECT FROM punctual.dated) OR EXISTS (SELECT FROM punctual.operations WHERE state = 'running'),
+			(SELECT last_value FROM punctual.fences)`).Scan(&busy, &progress)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return !busy
+		return !busy, progress
 	})
 	f, err := ReadFacts(ctx, conn, w.Requests())
 	must(t, err)

@@ -202,7 +202,7 @@ func (d *Days) needed(ctx context.Context, o oldDay) (bool, error) {
 	var needed bool
 	err := d.db.Chores.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM punctual.runs
-		               WHERE `+Window{o.from, o.from.AddDate(0, 0, 1)}.On(`id`)+`
+		               WHERE `+Window{From: o.from, Below: o.from.AddDate(0, 0, 1)}.On(`id`)+`
 		                  AND (finished_at IS NULL OR finished_at > now() - $2::interval))
 		    OR EXISTS (SELECT FROM punctual.schedules s
 		               JOIN punctual.jobs j ON j.id = s.job_id

@@ -23,11 +23,24 @@ const (
 type Window struct {
 	From  time.Time // beginning of the first day
 	Below time.Time // end of the last day; zero: there is no end
+	lasts bool      // all day long: plans of queries for it may last
 }
 
 // Recent returns the window in which a search for the newest runs begins, by this machine's clock. If that is wrong,
 // the search looks at more windows, or at a larger one, and finds the same.
-func Recent() Window { return Window{From: dayOf(time.Now()).AddDate(0, 0, 1-recentDays)} }
+func Recent() Window { return Window{From: dayOf(time.Now()).AddDate(0, 0, 1-recentDays), lasts: true} }
+
+// Near is Recent up to the end of tomorrow, so that a plan does not name the seven days to come, which have partitions
+// and no runs: that took half of the time of the query for a job's last run. Whoever uses it asks whether the window is
+// Over by the database's clock.
+func Near() Window {
+	w := Recent()
+	w.Below = w.From.AddDate(0, 0, recentDays+1)
+	return w
+}
+
+// Over reports whether there may be runs that are newer than the window, at an instant of the database's clock.
+func (w Window) Over(now time.Time) bool { return !w.Below.IsZero() && !now.Before(w.Below) }
 
 // On returns the SQL condition that an id is in the window. It spells the bounds out, so that even a lasting plan names
 // only the window's days.
@@ -41,7 +54,7 @@ func (w Window) On(id string) string {
 
 // Queue queues a query that is bounded by On. The newest window stays the same all day, so there the plan may last.
 func (w Window) Queue(b *pgx.Batch, sql string, args ...any) *pgx.QueuedQuery {
-	if w.Below.IsZero() {
+	if w.lasts {
 		args = pg.Prepared{}.With(args...)
 	}
 	return b.Queue(sql, args...)

@@ -18,14 +18,14 @@ import (
 const selectJobs = `
 SELECT id, tenant, version, state, paused_at, paused_until, paused_by, pause_note, created_at, updated_at, completed_at,
        tenant_id, lane, enabled, scheduled_for, next_run_at, definition, failing_since, stale_since, overlapping_since,
-       backfilled
+       backfilled, read_at
 FROM (SELECT ` + jobColumns + `,
              sum(octet_length(v.definition::text))
                  OVER (ORDER BY j.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING)
       FROM ` + jobTables + ` %s ORDER BY j.id DESC LIMIT %d)
      AS p(id, tenant, version, state, paused_at, paused_until, paused_by, pause_note, created_at, updated_at,
           completed_at, tenant_id, lane, enabled, scheduled_for, next_run_at, definition, failing_since, stale_since,
-          overlapping_since, backfilled, bytes)
+          overlapping_since, backfilled, read_at, bytes)
 WHERE coalesce(bytes, 0) < %d
 ORDER BY id DESC`
 

@@ -31,6 +31,7 @@ type jobRow struct {
 	definition   string // as stored, but opened
 	unopened     error  // why a body in it cannot be opened
 	backfilled   bool   // a backfill was ordered
+	readAt       time.Time
 }
 
 // jobColumns leaves it to placeLastRuns to find when a one-shot without a schedule was completed.
@@ -39,7 +40,7 @@ const jobColumns = `j.id, t.name, j.version, punctual.job_state(j, s),
 	j.created_at, j.updated_at, s.completed_at, j.tenant, ` + names.Lane + `,
 	coalesce(s.enabled, false), s.scheduled_for, s.next_run_at, v.definition::text,
 	f.failing_since, f.stale_since, f.overlapping_since,
-	EXISTS (SELECT FROM punctual.operations o WHERE o.job_id = j.id)`
+	EXISTS (SELECT FROM punctual.operations o WHERE o.job_id = j.id), now()`
 
 const jobTables = `punctual.jobs j
 	JOIN punctual.tenants t ON t.id = j.tenant
@@ -52,7 +53,8 @@ func scanJob(row pgx.CollectableRow) (*jobRow, error) {
 	var text seal.TriedDocument
 	err := row.Scan(&j.ID, &j.Tenant, &j.Version, &j.State, &j.PausedAt, &j.PausedUntil, &j.PausedBy, &j.PauseNote,
 		&j.CreatedAt, &j.UpdatedAt, &j.CompletedAt, &j.tenant, &j.lane, &j.enabled, &j.scheduledFor, &j.nextRunAt,
-		&text, &j.FailingSince, &j.StaleSince, &j.OverlappingSince, &j.backfilled)
+		&text, &j.FailingSince, &j.StaleSince, &j.OverlappingSince, &j.backfilled,
+		&j.readAt)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +74,7 @@ func (s *Jobs) GetJob(ctx context.Context, tenant int32, ref string) (Record, er
 	q := s.db.Callers.Reader(tenant)
 	if _, byID := pg.ParseID(ref); !byID {
 		// Usually there is an active or paused job, and reading it takes one round trip.
-		job, err := readWithLastRun(ctx, q, selectHolder, jobOfName, ref, tenant)
+		job, err := readWithLastRun(ctx, q, &byHolder, ref, tenant)
 		if err == nil && job.State != domain.JobCompleted || err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return job, err
 		}
@@ -94,16 +96,27 @@ const (
 
 // Read returns one job with its last run.
 func Read(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Record, error) {
-	job, err := readWithLastRun(ctx, q, selectJob, jobOfID, id, tenant)
+	job, err := readWithLastRun(ctx, q, &byID, id, tenant)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Record{}, fmt.Errorf("job %s: %w", id, pg.ErrNotFound)
 	}
 	return job, err
 }
 
-const (
-	jobOfID   = `ARRAY(SELECT h.id FROM punctual.jobs h WHERE h.id = $1 AND h.tenant = $2)`
-	jobOfName = `ARRAY(` + holder + `)`
+// oneJob says how one job is read, and its last run.
+type oneJob struct {
+	job, ids string // ids: an expression for an array of its id
+	last     *days.Text
+}
+
+// readingJob returns how the job is read that a query gives the id of.
+func readingJob(job, of string) oneJob {
+	return oneJob{job: job, ids: `ARRAY(` + of + `)`, last: runs.LastOf(of)}
+}
+
+var (
+	byID     = readingJob(selectJob, `SELECT h.id FROM punctual.jobs h WHERE h.id = $1 AND h.tenant = $2`)
+	byHolder = readingJob(selectHolder, holder)
 )
 
 // mayHaveRunBefore reports whether the job may have runs that belong to days before a day. Those of a younger job are
@@ -114,19 +127,21 @@ func (j *jobRow) mayHaveRunBefore(day time.Time) bool {
 		schedule.Kind() == jobspec.KindAt && schedule.Instant().Before(day)
 }
 
-// readWithLastRun reads the one job that jobSQL selects, and its last run. The expression of gives the job's id. If the
-// run is of today or yesterday, all is one round trip.
-func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, of string, args ...any) (Record, error) {
+// readWithLastRun reads one job, and its last run. If the run is of today or yesterday, all is one round trip.
+func readWithLastRun(ctx context.Context, q pg.Querier, one *oneJob, args ...any) (Record, error) {
 	var job *jobRow
 	var last []runs.Run
-	var b pgx.Batch
-	w := days.Recent()
-	b.Queue(jobSQL, pg.Prepared{}.With(args...)...).Query(pg.IntoOne(&job, scanJob))
-	runs.QueueLast(&b, &last, w, of, args...)
 	var upstreams []links.Upstream
-	links.QueueUpstreams(&b, &upstreams, of, args...)
+	var b pgx.Batch
+	w := days.Near()
+	b.Queue(one.job, pg.Prepared{}.With(args...)...).Query(pg.IntoOne(&job, scanJob))
+	runs.QueueLastOf(&b, &last, w, one.last, args...)
+	links.QueueUpstreams(&b, &upstreams, one.ids, args...)
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
 		return Record{}, fmt.Errorf("reading job %v: %w", args[0], err)
+	}
+	if err := runs.Complete(ctx, q, last, job.Tenant, job.Version, &job.Definition); err != nil {
+		return Record{}, err
 	}
 	found := map[uuid.UUID]runs.Run{}
 	for _, r := range last {
@@ -137,11 +152,18 @@ func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, of string, args 
 	if err := showLinks(ctx, q, jobs); err != nil {
 		return Record{}, err
 	}
-	if len(last) == 0 && job.mayHaveRunBefore(w.From) {
-		var err error
-		if found, err = runs.FindOlder(ctx, q, job.ID, w); err != nil {
-			return Record{}, err
+	var err error
+	switch {
+	case w.Over(job.readAt): // this machine's clock is days behind
+		var all *runs.Newest
+		if all, err = runs.FindNewest(ctx, q, []uuid.UUID{job.ID}, 0); err == nil {
+			found = all.Last
 		}
+	case len(last) == 0 && job.mayHaveRunBefore(w.From):
+		found, err = runs.FindOlder(ctx, q, job.ID, w)
+	}
+	if err != nil {
+		return Record{}, err
 	}
 	return jobs[0], placeLastRuns(ctx, q, jobs, found)
 }

@@ -17,12 +17,15 @@ import (
 	"punctual/store/seal"
 )
 
-const runFields = `r.id, r.job_id, coalesce(j.name, ''), t.name,
+const (
+	runFields = `r.id, r.job_id, coalesce(j.name, ''), t.name` + ownFields
+	ownFields = `,
 	coalesce((SELECT q.name FROM punctual.queues q WHERE q.id = r.lane / 4), ''), r.trigger, r.scheduled_for, r.status,
 	r.reason, r.late, r.attempt, r.replica, r.job_version, r.due_at,
 	r.created_at, r.claimed_at, r.started_at, r.accepted_at, r.finished_at, r.next_attempt_at,
 	r.http_status, r.error, r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count,
 	r.replay_of, r.rerun_of, r.caused_by, r.triggered_by, coalesce(r.step, ''), r.parent_run, coalesce(r.fence, 0)`
+)
 
 // runColumns leaves it to fillMaxAttempts to find how many attempts a run may have.
 const runColumns = runFields + `, 0`

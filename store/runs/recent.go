@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/store/days"
 	"punctual/store/pg"
 )
@@ -149,4 +151,44 @@ LEFT JOIN punctual.job_versions v ON v.job_id = r.job_id AND v.version = r.job_v
 // QueueLast queues the query for the newest run or skip, within a window, of each job that an SQL expression gives.
 func QueueLast(b *pgx.Batch, runs *[]Run, w days.Window, jobs string, args ...any) {
 	w.Queue(b, lastOf(jobs, w), args...).Query(pg.Into(runs, scanRun))
+}
+
+// LastOf returns the query for the newest run or skip, within a window, of one job that the caller reads too: an SQL
+// query gives its id. It joins no other table, which would take longer than to find the run: Complete fills in what they
+// have.
+func LastOf(job string) *days.Text {
+	return &days.Text{Write: func(w days.Window) string {
+		return `
+			SELECT r.id, r.job_id, '', ''` + ownFields + `, 0
+			FROM (` + job + ` OFFSET 0) w(id)
+			CROSS JOIN LATERAL (
+			    SELECT * FROM punctual.runs n WHERE ` + w.Of(`n`, ofJob) + ` AND n.step IS NULL
+			    ` + newestOfJob + ` LIMIT 1) r`
+	}}
+}
+
+// QueueLastOf queues a query that LastOf has returned.
+func QueueLastOf(b *pgx.Batch, runs *[]Run, w days.Window, text *days.Text, args ...any) {
+	w.Queue(b, text.In(w), args...).Query(pg.Into(runs, scanRun))
+}
+
+// Complete fills in what LastOf leaves out, as the job's current version has it. A run of another version takes
+// a query.
+func Complete(
+	ctx context.Context, q pg.Querier, runs []Run, tenant string, version int32, d *jobspec.Definition,
+) error {
+	most := cmp.Or(d.Retry.MaxAttempts, jobspec.DefaultMaxAttempts)
+	if len(d.Steps) > 0 {
+		most = 1
+	}
+	others := false
+	for i := range runs {
+		r := &runs[i]
+		r.Job, r.Tenant, r.MaxAttempts = d.Name, tenant, most
+		others = others || r.JobVersion != version
+	}
+	if !others {
+		return nil
+	}
+	return fillMaxAttempts(ctx, q, runs)
 }

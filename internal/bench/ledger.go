@@ -1,0 +1,138 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/httpapi/client"
+	"punctual/internal/process"
+)
+
+// costs says what a kind of work costs, by statement in Postgres and by function in the replica.
+type costs struct {
+	kind, unit string
+	n          int // pieces of work
+	burst
+	statements []statement
+	functions  []function
+	allocated  allocations
+}
+
+// statement is what a statement has cost in a piece of work. Its time is what passed, so it has waits for locks and for
+// the disk in it.
+type statement struct {
+	Text    string
+	Calls   float64
+	Micros  float64
+	Buffers float64 // of shared memory, read or written
+	WAL     float64 // bytes
+}
+
+// allocations are what a piece of work allocates in the replica.
+type allocations struct{ objects, bytes float64 }
+
+// preload is what the costs needs of Postgres. It makes each statement somewhat dearer, so no other benchmark has it.
+var preload = map[string]string{
+	"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "top", "compute_query_id": "on",
+}
+
+// runLedger measures what one-shots, recurring jobs, reads and creates of the API cost, and where.
+func runLedger(ctx context.Context, l *lab) {
+	l.vacuums()
+	l.exec(ctx, `CREATE SCHEMA IF NOT EXISTS ledger`)
+	l.exec(ctx, `CREATE EXTENSION IF NOT EXISTS pg_stat_statements SCHEMA ledger`)
+	replica, to := l.profiled(ctx, fmt.Sprintf("--queues=default=%d", l.Sizes.Slots)), l.target(ctx)
+	n := l.Sizes.BurstJobs
+	var all []costs
+	for _, kind := range []struct {
+		name     string
+		schedule func(time.Time) map[string]any
+	}{{"One-shots", oneShot}, {"Recurring jobs", daily}} {
+		l.say("%d %s", n, kind.name)
+		due, try := l.herd(ctx, replica.Replica, n, func(due time.Time, try, i int) process.JobSpec {
+			name := fmt.Sprintf("%s-%d-%d", kind.name[:3], try, i)
+			return invoices(name, kind.schedule(due), to.url("/ledger/"+kind.name[:3]+fmt.Sprint(try)))
+		})
+		l.exec(ctx, `VACUUM (ANALYZE)`)
+		l.inTime("the load was vacuumed", due.Add(-time.Second/2), "it should have been")
+		l.until(ctx, due.Add(-300*time.Millisecond))
+		of := replica.measure(ctx, l, n, func() burst {
+			return l.measured(ctx, due, fmt.Sprintf("/ledger/%s%d", kind.name[:3], try), n, to, replica.Replica)
+		})
+		of.kind, of.unit = kind.name, "run"
+		all = append(all, of)
+	}
+	all = append(all, l.ledgersOfAPI(ctx, replica)...)
+	l.must(writeLedger(l, all))
+}
+
+// ledgersOfAPI measures creates and reads of jobs.
+func (l *lab) ledgersOfAPI(ctx context.Context, replica *profiledReplica) (all []costs) {
+	transport := &http.Transport{MaxIdleConnsPerHost: l.Sizes.APIClients}
+	defer transport.CloseIdleConnections()
+	api := client.Through(replica.API.URL, transport)
+	at, made := l.nextSecond(48*time.Hour), 0
+	for _, kind := range []struct {
+		name string
+		send func(ctx context.Context, i int) error
+	}{
+		{"Creates of a job", func(ctx context.Context, i int) error {
+			return exchange(ctx, api, http.MethodPost, "/v1/jobs", weekdays(at, i), http.StatusCreated)
+		}},
+		{"Reads of a job", func(ctx context.Context, i int) error {
+			return exchange(ctx, api, http.MethodGet, fmt.Sprint("/v1/jobs/job-", i*7919%made), nil, http.StatusOK)
+		}},
+	} {
+		l.say("%s: %d clients", kind.name, l.Sizes.APIClients)
+		var done int
+		of := replica.measure(ctx, l, 0, func() burst {
+			before, postgres := cpu(replica.PID()), cpu(l.db.postmaster)
+			n, perSecond := l.hammer(ctx, kind.send)
+			done = n
+			return burst{
+				perSecond: perSecond,
+				postgres:  1e6 * (cpu(l.db.postmaster) - postgres) / float64(n),
+				replica:   1e6 * (cpu(replica.PID()) - before) / float64(n),
+			}
+		})
+		if made == 0 {
+			made = done
+		}
+		of.kind, of.unit = kind.name, "request"
+		all = append(all, of.each(done))
+	}
+	return all
+}
+
+// statementsSince returns what the statements have cost since the last reset, the dearest first.
+func (l *lab) statements(ctx context.Context) []statement {
+	rows, _ := l.conn.Query(ctx, `
+		SELECT left(regexp_replace(query, '\s+', ' ', 'g'), 160), calls::float8, 1000 * total_exec_time,
+		       (shared_blks_hit + shared_blks_read)::float8, wal_bytes::float8
+		FROM ledger.pg_stat_statements s
+		WHERE calls > 0 AND query NOT LIKE '%pg_stat_statements%'
+		ORDER BY total_exec_time DESC`)
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[statement])
+	l.must(err)
+	return found
+}
+
+// each divides what n pieces of work have cost.
+func (of costs) each(n int) costs {
+	of.n = n
+	for i := range of.statements {
+		s := &of.statements[i]
+		s.Calls, s.Micros, s.Buffers, s.WAL =
+			s.Calls/float64(n), s.Micros/float64(n), s.Buffers/float64(n), s.WAL/float64(n)
+	}
+	for i := range of.functions {
+		of.functions[i].micros /= float64(n)
+	}
+	of.allocated.objects /= float64(n)
+	of.allocated.bytes /= float64(n)
+	return of
+}
