@@ -141,6 +141,12 @@ bench: build ## Measure throughput, lateness and cost on a private Postgres (ARG
 	$(BUILD) -o bin/bench ./internal/bench/cmd
 	./bin/bench --json testdata/bench/latest.json $(ARGS)
 
+.PHONY: ledger
+ledger: build ## Write testdata/bench/ledger.md anew: what a run and a request cost, by statement and by function
+	@.ci/install postgresql
+	$(BUILD) -o bin/bench ./internal/bench/cmd
+	./bin/bench --only=ledger --ledger testdata/bench/ledger.md $(ARGS)
+
 # Programs of peers, each in a directory of its own. npm installs packages by their lock file.
 PEERS      := testdata/peers
 PEERS_NODE := $(PEERS)/graphile $(PEERS)/pgboss

@@ -114,7 +114,8 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 		"peers-burst": "burst, Punctual's ratio to it: fake",
 	}
 	t.Run("all", func(t *testing.T) {
-		for _, name := range append(Names(), "peers", "peers-burst") {
+		names := slices.DeleteFunc(Names(), func(name string) bool { return name == "ledger" }) // it has a test of its own
+		for _, name := range append(names, "peers", "peers-burst") {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				dsn := empty(t, server)
@@ -162,6 +163,33 @@ func TestABenchOfItsOwnPostgresLeavesNothingBehind(t *testing.T) {
 	if !slices.ContainsFunc(r.Figures, func(f Figure) bool { return f.Name == "statements" }) {
 		t.Errorf("statements were not counted:\n%s", c.Out)
 	}
+}
+
+// What a run and a request take can be counted, on any machine.
+func TestTheLedgerCountsNoMoreThanItsBounds(t *testing.T) {
+	measures(t)
+	t.Parallel()
+	c := tinyConfig(t, "", "ledger")
+	c.Sizes.BurstJobs, c.Sizes.Slots, c.Sizes.APIFor, c.Sizes.APIClients = 5000, 500, 2*time.Second, 8
+	c.Ledger = filepath.Join(t.TempDir(), "ledger.md")
+	must(t, Run(t.Context(), c))
+	figures := written(t, c.JSON)
+	if len(figures) != 4*len(mostOf) {
+		t.Errorf("there are %d figures:\n%s", len(figures), c.Out)
+	}
+	for _, f := range figures {
+		if f.Reached == nil || !*f.Reached {
+			t.Errorf("%s: %v %s", f.Name, *f.Value, f.Unit)
+		}
+	}
+	text, err := os.ReadFile(c.Ledger)
+	must(t, err)
+	for _, has := range []string{"## Reads of a job", "INSERT INTO punctual.runs", "store/claim.", "scheduler/delivery."} {
+		if !strings.Contains(string(text), has) {
+			t.Errorf("the ledger says nothing of %s", has)
+		}
+	}
+	t.Logf("%s\n%s", c.Out, text)
 }
 
 // figure is a figure as the file has it.

@@ -55,7 +55,7 @@ func (l *lab) profiled(ctx context.Context, flags ...string) *profiledReplica {
 	return &profiledReplica{l.serveWith(ctx, []string{profileEnv + "=" + file}, flags...), file}
 }
 
-// Serve is `punctual serve`, profiled: SIGUSR1 starts a profile, and the next one ends it.
+// serveProfiled is `punctual serve`: SIGUSR1 starts a profile, and the next one ends it.
 func serveProfiled(args []string) (status int) {
 	toggle := make(chan os.Signal, 1)
 	signal.Notify(toggle, syscall.SIGUSR1)
