@@ -196,7 +196,7 @@ func writeFirst(t *testing.T) {
 	do[any](t, api, "POST", "/v1/runs/"+trigger(t, api, "queued")+"/cancel", nil)
 	do[any](t, api, "POST", "/v1/jobs/hourly/backfill", map[string]any{
 		"from": time.Now().Add(-5 * time.Hour).UTC().Format(time.RFC3339),
-		"to": time.Now().UTC().Format(time.RFC3339), "note": "of the first release",
+		"to":   time.Now().UTC().Format(time.RFC3339), "note": "of the first release",
 	})
 	await(t, "the load", func() bool { return time.Now().After(m.end()) })
 	await(t, "each kind of row", func() bool {
