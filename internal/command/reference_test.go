@@ -37,21 +37,75 @@ func TestTheReferenceOfTheCommandLineIsCurrent(t *testing.T) {
 	}
 }
 
+// shared are the flags that many commands have. They are described once: by the title of their section, and the
+// commands that have one have all.
+var shared = []struct {
+	title string
+	flags []string
+}{
+	{"Flags of commands that call the API", []string{"api-url", "api-key-file", "tenant"}},
+	{"Flags of commands that work on the database", []string{"database-url", "database-password-file"}},
+}
+
 func commandReference() string {
 	model := new(cli).parser().Model
 	var page strings.Builder
 	flagTable(&page, model.Flags)
-	for _, command := range model.Leaves(true) {
+	commands := model.Leaves(true)
+	sections := map[string]string{} // by the row of a flag
+	for _, s := range shared {
+		for _, command := range commands {
+			if list := named(flagsOf(model, command), s.flags); len(list) == len(s.flags) {
+				fmt.Fprintf(&page, "\n## %s\n", s.title)
+				flagTable(&page, list)
+				for _, f := range list {
+					sections[flagRow(f)] = s.title
+				}
+				break
+			}
+		}
+	}
+	known := map[string]bool{} // rows of serve, which dev does not repeat
+	for _, command := range commands {
 		fmt.Fprintf(&page, "\n## %s\n\n%s\n", command.FullPath(), command.Help)
 		for _, argument := range command.Positional {
 			fmt.Fprintf(&page, "\n`%s`: %s\n", argument.Summary(), argument.Help)
 		}
-		own := slices.DeleteFunc(slices.Concat(command.AllFlags(true)...), func(f *kong.Flag) bool {
-			return slices.Contains(model.Flags, f)
-		})
+		var own []*kong.Flag
+		var titles, ofServe []string
+		for _, f := range flagsOf(model, command) {
+			row := flagRow(f)
+			switch title := sections[row]; {
+			case title != "":
+				titles = append(titles, title)
+			case command.Name == "dev" && known[row]:
+				ofServe = append(ofServe, "`--"+f.Name+"`")
+			default:
+				own = append(own, f)
+			}
+			known[row] = known[row] || command.Name == "serve"
+		}
+		for _, title := range slices.Compact(titles) {
+			fmt.Fprintf(&page, "\nIt has the [%s](#%s).\n", strings.ToLower(title[:1])+title[1:],
+				strings.ReplaceAll(strings.ToLower(title), " ", "-"))
+		}
+		if ofServe != nil {
+			fmt.Fprintf(&page, "\nIt has these [flags of `punctual serve`](#punctual-serve): %s.\n", strings.Join(ofServe, ", "))
+		}
 		flagTable(&page, own)
 	}
 	return page.String()
+}
+
+// flagsOf returns the flags of a command, without those of every command.
+func flagsOf(model *kong.Application, command *kong.Node) []*kong.Flag {
+	return slices.DeleteFunc(slices.Concat(command.AllFlags(true)...), func(f *kong.Flag) bool {
+		return slices.Contains(model.Flags, f)
+	})
+}
+
+func named(flags []*kong.Flag, names []string) []*kong.Flag {
+	return slices.DeleteFunc(flags, func(f *kong.Flag) bool { return !slices.Contains(names, f.Name) })
 }
 
 func flagTable(page *strings.Builder, flags []*kong.Flag) {
@@ -60,26 +114,31 @@ func flagTable(page *strings.Builder, flags []*kong.Flag) {
 	}
 	page.WriteString("\n| flag | default | meaning |\n|---|---|---|\n")
 	for _, f := range flags {
-		shown, byDefault := "--"+f.Name, ""
-		if f.HasDefault {
-			byDefault = "`" + f.Default + "`"
-		} else if !f.IsBool() {
-			shown += "=" + strings.TrimSuffix(f.FormatPlaceHolder(), ",...")
-		}
-		meaning, said, _ := strings.Cut(f.Help, " Default: ")
-		if said != "" {
-			var more string
-			byDefault, more, _ = strings.Cut(strings.TrimSuffix(said, "."), ". ")
-			meaning = strings.TrimSuffix(meaning+" "+more, " ")
-			if more != "" {
-				meaning += "."
-			}
-		}
-		if f.Required {
-			byDefault = "required"
-		}
-		row := fmt.Sprintf("`%s` # %s # %s", shown, byDefault, meaning)
-		row = strings.ReplaceAll(row, "|", `\|`)
-		fmt.Fprintf(page, "| %s |\n", strings.ReplaceAll(row, " # ", " | "))
+		page.WriteString(flagRow(f))
 	}
+}
+
+// flagRow describes a flag in a line of a table.
+func flagRow(f *kong.Flag) string {
+	shown, byDefault := "--"+f.Name, ""
+	if f.HasDefault {
+		byDefault = "`" + f.Default + "`"
+	} else if !f.IsBool() {
+		shown += "=" + strings.TrimSuffix(f.FormatPlaceHolder(), ",...")
+	}
+	meaning, said, _ := strings.Cut(f.Help, " Default: ")
+	if said != "" {
+		var more string
+		byDefault, more, _ = strings.Cut(strings.TrimSuffix(said, "."), ". ")
+		meaning = strings.TrimSuffix(meaning+" "+more, " ")
+		if more != "" {
+			meaning += "."
+		}
+	}
+	if f.Required {
+		byDefault = "required"
+	}
+	row := fmt.Sprintf("`%s` # %s # %s", shown, byDefault, meaning)
+	row = strings.ReplaceAll(row, "|", `\|`)
+	return fmt.Sprintf("| %s |\n", strings.ReplaceAll(row, " # ", " | "))
 }
