@@ -43,8 +43,8 @@ var shared = []struct {
 	title string
 	flags []string
 }{
-	{"Flags of commands that call the API", []string{"api-url", "api-key-file", "tenant"}},
-	{"Flags of commands that work on the database", []string{"database-url", "database-password-file"}},
+	{"API flags", []string{"api-url", "api-key-file", "tenant"}},
+	{"Database flags", []string{"database-url", "database-password-file"}},
 }
 
 func commandReference() string {
@@ -65,32 +65,35 @@ func commandReference() string {
 			}
 		}
 	}
-	known := map[string]bool{} // rows of serve, which dev does not repeat
+	ofServe := map[string]bool{} // by the row of a flag
 	for _, command := range commands {
+		if command.Name == "serve" {
+			for _, f := range flagsOf(model, command) {
+				ofServe[flagRow(f)] = true
+			}
+		}
 		fmt.Fprintf(&page, "\n## %s\n\n%s\n", command.FullPath(), command.Help)
 		for _, argument := range command.Positional {
 			fmt.Fprintf(&page, "\n`%s`: %s\n", argument.Summary(), argument.Help)
 		}
 		var own []*kong.Flag
-		var titles, ofServe []string
+		var titles []string
 		for _, f := range flagsOf(model, command) {
-			row := flagRow(f)
-			switch title := sections[row]; {
+			switch title := sections[flagRow(f)]; {
 			case title != "":
 				titles = append(titles, title)
-			case command.Name == "dev" && known[row]:
-				ofServe = append(ofServe, "`--"+f.Name+"`")
-			default:
+			case command.Name != "serve" && (command.Name != "dev" || !ofServe[flagRow(f)]):
 				own = append(own, f)
 			}
-			known[row] = known[row] || command.Name == "serve"
 		}
 		for _, title := range slices.Compact(titles) {
-			fmt.Fprintf(&page, "\nIt has the [%s](#%s).\n", strings.ToLower(title[:1])+title[1:],
-				strings.ReplaceAll(strings.ToLower(title), " ", "-"))
+			fmt.Fprintf(&page, "\nPlus the [%s](#%s).\n", title, strings.ReplaceAll(strings.ToLower(title), " ", "-"))
 		}
-		if ofServe != nil {
-			fmt.Fprintf(&page, "\nIt has these [flags of `punctual serve`](#punctual-serve): %s.\n", strings.Join(ofServe, ", "))
+		switch command.Name {
+		case "serve":
+			page.WriteString("\n[Configuration](config.md) has its flags by subject, and `punctual serve --help` describes each in full.\n")
+		case "dev":
+			page.WriteString("\nPlus the flags of `punctual serve` that `punctual dev --help` lists.\n")
 		}
 		flagTable(&page, own)
 	}

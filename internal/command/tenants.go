@@ -126,7 +126,7 @@ type grantTenant struct {
 	database
 	Name   string `arg:"" help:"Name of the tenant."`
 	Role   string `required:"" placeholder:"ROLE" help:"Role of the database that may call the functions. It must exist."`
-	Schema string `required:"" placeholder:"SCHEMA" help:"Schema to make for the functions, such as shop_jobs. It may exist if it is empty."`
+	Schema string `required:"" placeholder:"SCHEMA" help:"Schema to create for the functions, such as shop_jobs. It may exist if it is empty."`
 }
 
 func (c *grantTenant) Run(ctx context.Context) error {
