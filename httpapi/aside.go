@@ -35,7 +35,7 @@ func (s *server) asideRoutes() {
 		Conflict: fmt.Errorf("%w: pause, change or delete the job in place of dropping its slot, once the cause is fixed",
 			store.ErrState),
 		Description: "A run or a workflow is cancelled. A run whose outcome cannot be written is dead, with the reason " +
-			"poison. An event makes no further runs, an operation fails, and notices are forgotten. The response is 409 for " +
+			"poison. An event creates no further runs, an operation fails, and notices are forgotten. The response is 409 for " +
 			"what its job decides: a slot, a pause, dated runs. Pause, change or delete the job.",
 	}, s.dropAside)
 }

@@ -12,7 +12,7 @@ import (
 type Aside struct {
 	List  listAside  `cmd:"" help:"List what is set aside, with the reasons."`
 	Retry retryAside `cmd:"" help:"Have one item tried again at once, after its cause is fixed."`
-	Drop  dropAside  `cmd:"" help:"Give one item up: a run is cancelled, or dead if its outcome cannot be written; an event makes no further runs; an operation fails; notices are forgotten."`
+	Drop  dropAside  `cmd:"" help:"Give one item up: a run is cancelled, or dead if its outcome cannot be written; an event creates no further runs; an operation fails; notices are forgotten."`
 }
 
 type listAside struct {
