@@ -27,15 +27,15 @@ func (s *server) asideRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "retry-set-aside", Route: "POST " + one + "/retry", Role: auth.RoleOperator, Tag: tagFleet,
 		Summary: "Try what is set aside again", Status: http.StatusAccepted,
-		Description: "A replica tries it within seconds, once the cause is mended. If it fails again, it stays set aside.",
+		Description: "A replica tries it within seconds, once the cause is fixed. If it fails again, it stays set aside.",
 	}, s.retryAside)
 	api.Register(s.api, api.Operation{
 		ID: "drop-set-aside", Route: "DELETE " + one, Role: auth.RoleOperator, Tag: tagFleet,
 		Summary: "Give up what is set aside",
-		Conflict: fmt.Errorf("%w: pause, change or delete the job in place of dropping its slot, once the cause is mended",
+		Conflict: fmt.Errorf("%w: pause, change or delete the job in place of dropping its slot, once the cause is fixed",
 			store.ErrState),
 		Description: "A run or a workflow is cancelled. A run whose outcome cannot be written is dead, with the reason " +
-			"poison. An event makes no further runs, an operation fails, and notices are forgotten. The response is 409 for " +
+			"poison. An event creates no further runs, an operation fails, and notices are forgotten. The response is 409 for " +
 			"what its job decides: a slot, a pause, dated runs. Pause, change or delete the job.",
 	}, s.dropAside)
 }

@@ -72,7 +72,7 @@ type JobSelection struct {
 	Name   string            `json:"name,omitempty" minLength:"1" maxLength:"128" doc:"Only jobs whose name begins with this text. Absent: with any name." example:"daily-"`
 	Q      string            `json:"q,omitempty" minLength:"1" maxLength:"128" doc:"Only jobs with this text in their name or description. Upper and lower case are the same. Absent: with any text." example:"invoice"`
 
-	PausedByOperation string `json:"paused_by_operation,omitempty" minLength:"1" format:"uuid" doc:"Only jobs that this operation paused, and that nothing has resumed or paused anew since. Absent: paused by any operation, or by none."`
+	PausedByOperation string `json:"paused_by_operation,omitempty" minLength:"1" format:"uuid" doc:"Only jobs that this operation paused, and that nothing has resumed or paused since. Absent: paused by any operation, or by none."`
 }
 
 func (b JobsInput) validate() []problem.FieldError {

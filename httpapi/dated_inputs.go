@@ -17,9 +17,9 @@ import (
 type DatedInput struct {
 	At           jobspec.Instant  `json:"at,omitzero" doc:"When the run is due. At most a minute in the past. Absent: see delay." example:"2026-12-01T16:00:00Z"`
 	Delay        jobspec.Duration `json:"delay,omitzero" doc:"How long from now it is due, in place of at: 0s to 8784h, which are 366 days. Absent: at; without at, now." example:"1h"`
-	Key          string           `json:"key,omitempty" minLength:"1" doc:"Your name for the run: 1 to 255 bytes without control characters. Among the job's pending runs there is one with it; from its claim on, the key is free. Absent: the server makes one." example:"order-42"`
+	Key          string           `json:"key,omitempty" minLength:"1" doc:"Your name for the run: 1 to 255 bytes without control characters. Among the job's pending runs there is one with it; from its claim on, the key is free. Absent: the server chooses one." example:"order-42"`
 	OnConflict   jobs.KeyConflict `json:"on_conflict,omitempty" minLength:"1" enum:"keep,replace,error" default:"keep" doc:"The treatment of a pending run with the key. keep: it stays as it is, and the response shows it; replace: it gets the time, the body and all else of this request; error: the response is 409 with the code key_pending." example:"replace"`
-	NotAfter     jobspec.Duration `json:"not_after,omitzero" doc:"How long after the key was first written the run is due at the latest, however often it is replaced: 1s to 8784h. Absent: it can be put off for ever." example:"5m"`
+	NotAfter     jobspec.Duration `json:"not_after,omitzero" doc:"How long after the key was first written the run is due at the latest, even if it is replaced again and again: 1s to 8784h. Absent: it can be postponed without a limit." example:"5m"`
 	Sequence     *int64           `json:"sequence,omitempty" doc:"A replacement is left out if its sequence is not higher than that of the pending run, or of one that was claimed or cancelled in the last day. So requests may arrive in any order. Absent: it replaces any." example:"7"`
 	ExpiresAfter jobspec.Duration `json:"expires_after,omitzero" doc:"As expires_after of a job, in its place for this run. Absent: the job's." example:"30m"`
 }

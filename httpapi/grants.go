@@ -18,9 +18,9 @@ func (s *server) grantRoutes() {
 		ID: "put-grant", Route: "PUT " + one, Role: auth.RoleOperator, Tag: tagTenants,
 		Summary:  "Grant runs in SQL to a role of the database",
 		Conflict: stateConflict("Schema shop_jobs exists and is not empty; choose another one"),
-		Description: "Makes a schema with functions by which the role makes runs of the tenant's jobs in its own " +
-			"transactions. If the grant exists, its functions are made anew. The response is 409 if the schema is another " +
-			"grant's or holds anything else, and if Punctual's own role may make no schema.",
+		Description: "Creates a schema with functions by which the role creates runs of the tenant's jobs in its own " +
+			"transactions. If the grant exists, its functions are recreated. The response is 409 if the schema is another " +
+			"grant's or holds anything else, and if Punctual's own role may not create a schema.",
 	}, api.Required, s.putGrant)
 	api.Register(s.api, api.Operation{
 		ID: "list-grants", Route: "GET " + list, Role: auth.RoleOperator, Tag: tagTenants,

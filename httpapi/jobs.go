@@ -54,7 +54,7 @@ func (s *server) jobRoutes() {
 		Conflict: jobs.ErrNameTaken,
 		Codes:    []problem.Code{problem.CodeLimit, problem.CodeCronMismatch},
 		Asks:     exampleJobInput,
-		Description: "A name, a schedule and a target's URL make a complete job; everything else has a default. All errors " +
+		Description: "A name, a schedule and a target's URL are a complete job; everything else has a default. All errors " +
 			"in the body are reported at once. A submitter creates one-shots only (at, delay).",
 	}, api.Required, s.createJob)
 	api.Register(s.api, api.Operation{
@@ -133,7 +133,7 @@ type listJobsInput struct {
 	Q       string   `query:"q" maxLength:"128" doc:"Only jobs with this text in their name or description. Upper and lower case are the same. Without a label or name too, a page looks into 2,000 jobs: it may have few items, or none, and a next_cursor that continues with older jobs."`
 	Failing string   `query:"failing" enum:"true" doc:"true: only jobs that fail, as GET /v1/overview counts them: an open dead letter, or a run that is retried, is newer than the last success. Of the 1,000 jobs with the newest failures."`
 	Overdue string   `query:"overdue" enum:"true" doc:"true: only jobs of which a slot or a run is overdue, as GET /v1/overview counts them; up to 1,000."`
-	Paused  string   `query:"paused_by_operation" format:"uuid" doc:"Only jobs that this operation paused, and that nothing has resumed or paused anew since."`
+	Paused  string   `query:"paused_by_operation" format:"uuid" doc:"Only jobs that this operation paused, and that nothing has resumed or paused since."`
 	Recent  int      `query:"recent" minimum:"0" maximum:"20" doc:"Shows the newest runs and skips of each job, this many at most, in recent. Without them after 2 s: see recent.unread." example:"20"`
 	View
 	Paging

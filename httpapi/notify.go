@@ -34,7 +34,7 @@ func (s *server) notifyRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "get-notice", Route: "GET /v1/notices/{notice}", Role: auth.RoleViewer, Tag: tagTenants,
 		Summary:     "Get a notice",
-		Description: "With the names of all jobs that it told something new of. A message about many jobs names only some.",
+		Description: "With the names of all jobs that it is about. A message about many jobs names only some.",
 	}, s.getNotice)
 	api.RegisterBody[NotifyTest](s.api, api.Operation{
 		ID: "test-notify", Route: "POST /v1/notify/test", Role: auth.RoleEditor, Tag: tagTenants,

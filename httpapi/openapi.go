@@ -153,8 +153,14 @@ func describeAnswers(op *api.Operation) {
 	}
 }
 
-// describeReplacement adds the fields of a job that a PUT ignores to its body.
+// describeReplacement adds the fields of a job that a PUT ignores to its body, and says that it needs no name.
 func describeReplacement(schemas map[string]*huma.Schema) {
+	replacement := schemas["JobReplacement"]
+	replacement.Required = slices.DeleteFunc(slices.Clone(replacement.Required), func(field string) bool { return field == "name" })
+	named := *replacement.Properties["name"]
+	named.MinLength = new(1)
+	named.Description += " Absent: the name in the path, or that of the job with the id in the path."
+	replacement.Properties["name"] = &named
 	for _, name := range onlyInJob() {
 		field := *schemas["Job"].Properties[name]
 		field.ReadOnly, field.Nullable = true, true

@@ -67,7 +67,7 @@ type ZoneData struct {
 // boardAnswer is an overview with its tag.
 type boardAnswer struct {
 	Status int
-	ETag   string `header:"ETag" doc:"Tells overviews apart by all that they say except as_of, for If-None-Match."`
+	ETag   string `header:"ETag" doc:"Differs between overviews that differ in anything but as_of. For If-None-Match."`
 	Body   Overview
 }
 

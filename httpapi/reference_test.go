@@ -49,7 +49,10 @@ func jobReference(t *testing.T) string {
 		{"target.auth", "Auth", reflect.TypeFor[jobspec.Auth]()},
 		{"target.tls", "TLS", reflect.TypeFor[jobspec.TLS]()},
 		{"steps", "Step", reflect.TypeFor[jobspec.Step]()},
+		{"steps.approval", "Approval", reflect.TypeFor[jobspec.Approval]()},
+		{"steps.approval.notify", "ApprovalNotify", reflect.TypeFor[jobspec.ApprovalNotify]()},
 		{"retry", "Retry", reflect.TypeFor[jobspec.Retry]()},
+		{"then", "Link", reflect.TypeFor[jobspec.Link]()},
 		{"notify", "Notify", reflect.TypeFor[jobspec.Notify]()},
 	} {
 		fmt.Fprintf(&page, "## %s\n\n| field | type | default | meaning |\n|---|---|---|---|\n", part.title)

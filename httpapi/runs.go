@@ -36,7 +36,7 @@ func (s *server) runRoutes() {
 		Answers: []string{exampleWholeRun},
 		Description: "With its attempts, including the one in flight, the request that they send, and its result; or with " +
 			"its steps. The request is not stored: it is built from the run and its version of the job. A dated run that is " +
-			"pending is shown as its claim would make it now. When it is moved, its id changes.",
+			"pending is shown as it would be claimed now. When it is moved, its id changes.",
 	}, s.getRun)
 	api.Register(s.api, api.Operation{
 		ID: "list-runs", Route: "GET /v1/runs", Role: auth.RoleViewer, Tag: tagRuns, Summary: "List runs",
@@ -47,8 +47,8 @@ func (s *server) runRoutes() {
 		ID: "list-run-changes", Route: "GET /v1/runs/changes", Role: auth.RoleViewer, Tag: tagRuns,
 		Summary: "List the runs that have ended since", Errors: []int{410},
 		Conflict: stateConflict("No changes are recorded, because the tenant has no changes_kept"),
-		Description: "A feed for a warehouse or a data lake: each run that has ended, whatever ended it, and each recorded " +
-			"skip, at least once. None is skipped, whatever commits at the same time. Ask again with after = next. The runs " +
+		Description: "A feed for a warehouse or a data lake: each run that has ended, by any cause, and each recorded " +
+			"skip, at least once. None is skipped, even if transactions commit at the same time. Ask again with after = next. The runs " +
 			"are shown as they are now; those of steps are among them. The tenant needs a changes_kept, which an operator " +
 			"sets. The response is 410 if the feed cannot continue from the cursor: it points to what was removed, or what the " +
 			"database has lost.",

@@ -16,7 +16,7 @@ func (s *server) versionRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "list-versions", Route: "GET /v1/jobs/{job}/versions", Role: auth.RoleViewer, Tag: tagJobs,
 		Summary: "List the versions of a job",
-		Description: "Each change of the definition, each pause and each resume makes a version. Newest first. A former " +
+		Description: "Each change of the definition, each pause and each resume creates a version. Newest first. A former " +
 			"version is kept as long as runs are, and while one of them names it. By id, this also works for a deleted job. A " +
 			"page of large definitions ends before `limit`, after 4 MiB.",
 	}, s.listVersions)
@@ -28,7 +28,7 @@ func (s *server) versionRoutes() {
 	api.Register(s.api, api.Operation{
 		ID: "restore-version", Route: "POST /v1/jobs/{job}/versions/{version}/restore", Role: auth.RoleEditor, Tag: tagJobs,
 		Summary: "Restore a version of a job", Errors: []int{412, 422},
-		Conflict: stateConflict(`Job "daily-invoice-gen": give its body anew: it was sealed with another key`),
+		Conflict: stateConflict(`Job "daily-invoice-gen": give its body again: it was sealed with another key`),
 		Codes:    []problem.Code{problem.CodeCronMismatch},
 		Description: "Writes the version's definition as the job's next version, by the rules and limits of a PUT now. The " +
 			"job keeps its name, and stays paused or active. If nothing differs, nothing is written. To restore only if no " +

@@ -65,7 +65,7 @@ func TestWorkflowsThatCannotBe(t *testing.T) {
 			"body.steps[0].approval.expires_after", "outside 1s to 1h",
 		},
 		{workflow("n", `{"name":"a","approval":{"notify":[{"format":"slack"}]}}`), "body.steps[0].approval.notify[0].url", "required"},
-		{workflow("n", `{"name":"a","approval":{"notify":[{"format":"pagerduty","url":"http://example.com/"}]}}`), "body.steps[0].approval.notify[0].format", "tells of trouble"},
+		{workflow("n", `{"name":"a","approval":{"notify":[{"format":"pagerduty","url":"http://example.com/"}]}}`), "body.steps[0].approval.notify[0].format", "is for failures"},
 		{workflow("n", step("a", `,"queue":"none"`)), "body.steps[0].queue", "there is no queue"},
 		{workflow("n", step("a", `,"limits":["none"]`)), "body.steps[0].limits[0]", "there is no limit"},
 		{

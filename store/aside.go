@@ -47,7 +47,7 @@ func (s *Store) RetryAside(ctx context.Context, kind aside.Kind, id uuid.UUID) (
 func (s *Store) DropAside(ctx context.Context, kind aside.Kind, id uuid.UUID) error {
 	end, can := s.ends()[kind]
 	if !can {
-		return fmt.Errorf("%w: pause, change or delete the job in place of dropping its %s, once the cause is mended",
+		return fmt.Errorf("%w: pause, change or delete the job in place of dropping its %s, once the cause is fixed",
 			pg.ErrState, kind)
 	}
 	item, err := aside.Get(ctx, s.DB.Callers, kind, id)

@@ -76,7 +76,7 @@ type jobFigures struct {
 var (
 	jobLabels      = []string{"tenant", "job"}
 	jobSuccessDesc = prometheus.NewDesc("punctual_job_last_success_timestamp_seconds",
-		"When the job's newest run that succeeded ended, on whichever replica; absent while there is none. Notices are no runs.",
+		"When the job's newest run that succeeded ended, on any replica; absent while there is none. Notices do not count.",
 		jobLabels, nil)
 	jobDurationDesc = prometheus.NewDesc("punctual_job_last_duration_seconds",
 		"How long the last attempt of the job's newest run that has ended took.",

@@ -181,7 +181,7 @@ func (s *SignIn) trusts(endpoint string) error {
 	u, err := url.Parse(endpoint)
 	plain := err == nil && u.Scheme == "http" && strings.HasPrefix(s.Issuer, "http://")
 	if err != nil || u.Host == "" || u.Scheme != "https" && !plain {
-		return fmt.Errorf("its discovery document names the endpoint %q, which is no https URL", endpoint)
+		return fmt.Errorf("its discovery document names the endpoint %q, which is not an https URL", endpoint)
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func onADay(text string, now time.Time, zone *time.Location) (time.Time, error) 
 		}
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%q is no time; write 2026-12-01 03:00, 03:00, yesterday 03:00, monday 03:00 or -2h",
+		return time.Time{}, fmt.Errorf("%q is not a time; write 2026-12-01 03:00, 03:00, yesterday 03:00, monday 03:00 or -2h",
 			text)
 	}
 	year, month, day := now.In(zone).Date()
@@ -84,7 +84,7 @@ func onADay(text string, now time.Time, zone *time.Location) (time.Time, error) 
 			return at, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is no day; write today, yesterday, monday or a date such as 2026-12-01", word)
+	return time.Time{}, fmt.Errorf("%q is not a day; write today, yesterday, monday or a date such as 2026-12-01", word)
 }
 
 // explain answers whether the job ran at the time that the visitor asks about.

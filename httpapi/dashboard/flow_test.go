@@ -140,7 +140,7 @@ func TestThePageOfAWorkflowShowsItsSteps(t *testing.T) {
 	run := s.workflow("etl", etl(), domain.StatusRunning, halfway())
 	p := sound(b.get("/runs/"+run.String()).want(200)).shows(
 		"2 of 5 steps ended; now check", `class="node succeeded"`, `y="36">succeeded · 1 min · 3 attempts</text></svg></a>`, `class="node waiting"`,
-		`waits for <span class="whole">check</span>`, "load: waiting: waits for check", "however they end", `class="edge ended" d="M`, "5 steps", `<div class="lines">`,
+		`waits for <span class="whole">check</span>`, "load: waiting: waits for check", "even if they fail", `class="edge ended" d="M`, "5 steps", `<div class="lines">`,
 		"<h2>History</h2>", ">started<").
 		hides("still working", `name="headers"`, "attempt 1", "not_run")
 	check := domain.StepRunID(run, "check").String()

@@ -88,7 +88,7 @@ func tellings(list []notices.Notice, event jobspec.Event) (all []entry) {
 			all[k].Text += ", " + n.Recipient()
 			continue
 		}
-		all = append(all, entry{At: n.DeliveredAt, Label: "people were told", Text: strings.TrimSpace(n.Recipient())})
+		all = append(all, entry{At: n.DeliveredAt, Label: "people were notified", Text: strings.TrimSpace(n.Recipient())})
 	}
 	return all
 }

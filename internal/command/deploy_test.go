@@ -201,7 +201,8 @@ func TestEachAlarmHasItsRunbook(t *testing.T) {
 	}
 	for _, rule := range rules.Groups[0].Rules {
 		alarms = append(alarms, rule.Alert)
-		if want := "docs/runbooks.md#" + strings.ToLower(rule.Alert); rule.Annotations["runbook_url"] != want {
+		want := `{{ or $externalLabels.punctual_runbooks "docs/runbooks.md" }}#` + strings.ToLower(rule.Alert)
+		if rule.Annotations["runbook_url"] != want {
 			t.Errorf("%s leads to %q, want %s", rule.Alert, rule.Annotations["runbook_url"], want)
 		}
 		if rule.Annotations["summary"] == "" || !slices.Contains([]string{"warning", "critical"}, rule.Labels["severity"]) {

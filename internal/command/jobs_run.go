@@ -16,9 +16,9 @@ type runJob struct {
 
 	At           jobspec.Instant  `placeholder:"INSTANT" help:"When it is due, such as 2026-12-01T16:00:00Z. Default: now."`
 	Delay        jobspec.Duration `aliases:"in" placeholder:"DURATION" help:"How long from now it is due, such as 1h, in place of --at. --in is the same."`
-	Key          string           `placeholder:"KEY" help:"Your name for the run while it is pending. The job has one pending run with it. Default: the server makes one."`
+	Key          string           `placeholder:"KEY" help:"Your name for the run while it is pending. The job has one pending run with it. Default: the server chooses one."`
 	OnConflict   jobs.KeyConflict `placeholder:"WORD" help:"Treatment of a pending run with the key: keep, replace or error. Default: keep."`
-	NotAfter     jobspec.Duration `placeholder:"DURATION" help:"How long replacements may put it off in all, since the key was first written. Default: for ever."`
+	NotAfter     jobspec.Duration `placeholder:"DURATION" help:"How long replacements may postpone it in all, since the key was first written. Default: for ever."`
 	Sequence     *int64           `placeholder:"N" help:"A replacement needs a higher one than the pending run has, or one that was claimed or cancelled in the last day. Default: it replaces any."`
 	ExpiresAfter jobspec.Duration `placeholder:"DURATION" help:"How long after it was due it may still start, in place of the job's expires_after."`
 }

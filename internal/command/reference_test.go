@@ -37,21 +37,78 @@ func TestTheReferenceOfTheCommandLineIsCurrent(t *testing.T) {
 	}
 }
 
+// shared are the flags that many commands have. They are described once: by the title of their section, and the
+// commands that have one have all.
+var shared = []struct {
+	title string
+	flags []string
+}{
+	{"API flags", []string{"api-url", "api-key-file", "tenant"}},
+	{"Database flags", []string{"database-url", "database-password-file"}},
+}
+
 func commandReference() string {
 	model := new(cli).parser().Model
 	var page strings.Builder
 	flagTable(&page, model.Flags)
-	for _, command := range model.Leaves(true) {
+	commands := model.Leaves(true)
+	sections := map[string]string{} // by the row of a flag
+	for _, s := range shared {
+		for _, command := range commands {
+			if list := named(flagsOf(model, command), s.flags); len(list) == len(s.flags) {
+				fmt.Fprintf(&page, "\n## %s\n", s.title)
+				flagTable(&page, list)
+				for _, f := range list {
+					sections[flagRow(f)] = s.title
+				}
+				break
+			}
+		}
+	}
+	ofServe := map[string]bool{} // by the row of a flag
+	for _, command := range commands {
+		if command.Name == "serve" {
+			for _, f := range flagsOf(model, command) {
+				ofServe[flagRow(f)] = true
+			}
+		}
 		fmt.Fprintf(&page, "\n## %s\n\n%s\n", command.FullPath(), command.Help)
 		for _, argument := range command.Positional {
 			fmt.Fprintf(&page, "\n`%s`: %s\n", argument.Summary(), argument.Help)
 		}
-		own := slices.DeleteFunc(slices.Concat(command.AllFlags(true)...), func(f *kong.Flag) bool {
-			return slices.Contains(model.Flags, f)
-		})
+		var own []*kong.Flag
+		var titles []string
+		for _, f := range flagsOf(model, command) {
+			switch title := sections[flagRow(f)]; {
+			case title != "":
+				titles = append(titles, title)
+			case command.Name != "serve" && (command.Name != "dev" || !ofServe[flagRow(f)]):
+				own = append(own, f)
+			}
+		}
+		for _, title := range slices.Compact(titles) {
+			fmt.Fprintf(&page, "\nPlus the [%s](#%s).\n", title, strings.ReplaceAll(strings.ToLower(title), " ", "-"))
+		}
+		switch command.Name {
+		case "serve":
+			page.WriteString("\n[Configuration](config.md) has its flags by subject, and `punctual serve --help` describes each in full.\n")
+		case "dev":
+			page.WriteString("\nPlus the flags of `punctual serve` that `punctual dev --help` lists.\n")
+		}
 		flagTable(&page, own)
 	}
 	return page.String()
+}
+
+// flagsOf returns the flags of a command, without those of every command.
+func flagsOf(model *kong.Application, command *kong.Node) []*kong.Flag {
+	return slices.DeleteFunc(slices.Concat(command.AllFlags(true)...), func(f *kong.Flag) bool {
+		return slices.Contains(model.Flags, f)
+	})
+}
+
+func named(flags []*kong.Flag, names []string) []*kong.Flag {
+	return slices.DeleteFunc(flags, func(f *kong.Flag) bool { return !slices.Contains(names, f.Name) })
 }
 
 func flagTable(page *strings.Builder, flags []*kong.Flag) {
@@ -60,26 +117,31 @@ func flagTable(page *strings.Builder, flags []*kong.Flag) {
 	}
 	page.WriteString("\n| flag | default | meaning |\n|---|---|---|\n")
 	for _, f := range flags {
-		shown, byDefault := "--"+f.Name, ""
-		if f.HasDefault {
-			byDefault = "`" + f.Default + "`"
-		} else if !f.IsBool() {
-			shown += "=" + strings.TrimSuffix(f.FormatPlaceHolder(), ",...")
-		}
-		meaning, said, _ := strings.Cut(f.Help, " Default: ")
-		if said != "" {
-			var more string
-			byDefault, more, _ = strings.Cut(strings.TrimSuffix(said, "."), ". ")
-			meaning = strings.TrimSuffix(meaning+" "+more, " ")
-			if more != "" {
-				meaning += "."
-			}
-		}
-		if f.Required {
-			byDefault = "required"
-		}
-		row := fmt.Sprintf("`%s` # %s # %s", shown, byDefault, meaning)
-		row = strings.ReplaceAll(row, "|", `\|`)
-		fmt.Fprintf(page, "| %s |\n", strings.ReplaceAll(row, " # ", " | "))
+		page.WriteString(flagRow(f))
 	}
+}
+
+// flagRow describes a flag in a line of a table.
+func flagRow(f *kong.Flag) string {
+	shown, byDefault := "--"+f.Name, ""
+	if f.HasDefault {
+		byDefault = "`" + f.Default + "`"
+	} else if !f.IsBool() {
+		shown += "=" + strings.TrimSuffix(f.FormatPlaceHolder(), ",...")
+	}
+	meaning, said, _ := strings.Cut(f.Help, " Default: ")
+	if said != "" {
+		var more string
+		byDefault, more, _ = strings.Cut(strings.TrimSuffix(said, "."), ". ")
+		meaning = strings.TrimSuffix(meaning+" "+more, " ")
+		if more != "" {
+			meaning += "."
+		}
+	}
+	if f.Required {
+		byDefault = "required"
+	}
+	row := fmt.Sprintf("`%s` # %s # %s", shown, byDefault, meaning)
+	row = strings.ReplaceAll(row, "|", `\|`)
+	return fmt.Sprintf("| %s |\n", strings.ReplaceAll(row, " # ", " | "))
 }

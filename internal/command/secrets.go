@@ -70,7 +70,7 @@ func (m masterKey) read() (*vault.Master, error) {
 	if text == "" && m.MasterKeyFile == "" {
 		return nil, fmt.Errorf("--master-key-file: no master key is given. It encrypts secrets and, "+
 			"with --encrypt-payloads, payloads, and is not in the database. "+
-			"Make one with `%s > punctual.key`, store it as safely as a backup, "+
+			"Create one with `%s > punctual.key`, store it as safely as a backup, "+
 			"and give it to every replica: --master-key-file punctual.key", vault.MakeMasterKey)
 	}
 	master, err := vault.ParseMaster(text)

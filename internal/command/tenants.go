@@ -22,7 +22,7 @@ type Tenants struct {
 	List   listTenants  `cmd:"" help:"List all tenants."`
 	Set    setTenant    `cmd:"" help:"Change a tenant's limits. Limits that are not given stay as they are. Replicas apply the change within two seconds."`
 	Delete deleteTenant `cmd:"" help:"Delete a tenant that has no active or paused jobs, and revoke its keys and grants."`
-	Grant  grantTenant  `cmd:"" help:"Let a database role make runs of a tenant's jobs in its own transactions, through a schema of functions."`
+	Grant  grantTenant  `cmd:"" help:"Let a database role create runs of a tenant's jobs in its own transactions, through a schema of functions."`
 	Revoke revokeTenant `cmd:"" help:"Take such a grant back, at once, and drop its functions and the schema that it made."`
 }
 
@@ -126,7 +126,7 @@ type grantTenant struct {
 	database
 	Name   string `arg:"" help:"Name of the tenant."`
 	Role   string `required:"" placeholder:"ROLE" help:"Role of the database that may call the functions. It must exist."`
-	Schema string `required:"" placeholder:"SCHEMA" help:"Schema to make for the functions, such as shop_jobs. It may exist if it is empty."`
+	Schema string `required:"" placeholder:"SCHEMA" help:"Schema to create for the functions, such as shop_jobs. It may exist if it is empty."`
 }
 
 func (c *grantTenant) Run(ctx context.Context) error {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"punctual/scheduler/jobspec"
 )
 
 // The JSON of the pages is what some body of the API, or some part of one, looks like. So are jobs in YAML. Other YAML,
@@ -45,6 +47,9 @@ func TestWhatIsWrongWithDataOfAPage(t *testing.T) {
 		{"yaml", "name: a\nschedule: {every: 5m}\ntarget: {url: https://a.internal}\n---\nname: b\ntarget: {uri: x}\n", "target.uri"},
 		{"yaml", "jobs:\n  - name: b\n    timeout: 5\n", "timeout is no string"},
 		{"yaml", "kind: Deployment\nmetadata: {name: punctual}\n", ""},
+		{"yaml", "name: a\nschedule: {cron: 0 3 31 2 *}\ntarget: {url: https://a.internal}\n", "schedule.cron"},
+		{"yaml", "name: a\nsteps:\n  - {name: b, depends_on: [c], target: {url: https://a.internal}}\n", "steps"},
+		{"json", `{"name": "a", "target": {"url": "https://a.internal", "auth": {"type": "bearer"}}}`, "target.auth"},
 		{"yaml", "a: [b\n", "no YAML"},
 	} {
 		wrong := schemas.wrongJSON(c.text)
@@ -76,7 +81,30 @@ func (s schemas) wrongJSON(text string) []string {
 	if err := json.Unmarshal([]byte(text), &value); err != nil && json.Unmarshal([]byte("{"+text+"}"), &value) != nil {
 		return []string{"no JSON: " + err.Error()}
 	}
-	return s.wrong(value)
+	if wrong := s.wrong(value); len(wrong) > 0 {
+		return wrong
+	}
+	return invalidJob(value)
+}
+
+// invalidJob returns what the product refuses in a whole job: one with a name, and a target or steps.
+func invalidJob(value any) (wrong []string) {
+	fields, _ := value.(map[string]any)
+	if fields["name"] == nil || fields["target"] == nil && fields["steps"] == nil {
+		return nil
+	}
+	var job jobspec.Definition
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(text, &job)
+	}
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, problem := range job.Validate() {
+		wrong = append(wrong, problem.Error())
+	}
+	return wrong
 }
 
 // wrongYAML is wrongJSON for documents that hold jobs. All others need only be YAML.
@@ -100,6 +128,7 @@ func (s schemas) wrongYAML(text string) (wrong []string) {
 		for _, job := range list {
 			if fields, ok := job.(map[string]any); ok && fields["name"] != nil {
 				wrong = append(wrong, s.check(s["JobInput"], job, "")...)
+				wrong = append(wrong, invalidJob(job)...)
 			}
 		}
 	}

@@ -31,6 +31,19 @@ var patterns = []struct {
 	{" hand", regexp.MustCompile(`(?i)\b(by|a) hand\b`), "manual"},
 	{"worker slot", regexp.MustCompile(`(?i)\bworker slots?\b`), "concurrency"},
 	{"what ", regexp.MustCompile(`(?:^|[.!?:|>-] |")What [a-z][^.?!]*(\.|$)`), "the name of the thing"},
+	{" no ", regexp.MustCompile(`\b(?:it|that|this|which|and|but|an? \w+) (?:is|are|was|were) no (?:[a-km-z]|l[^o])\w*`), "is not a"},
+	{"equal", regexp.MustCompile(`\b(?:has|have|had) no equal\b`), "no equivalent"},
+	{"anew", regexp.MustCompile(`[a-z] anew[ .,;:]`), "again, or a verb with re-"},
+	{"make", regexp.MustCompile(
+		`(?i)\bmak(?:es?|ing) (?:an? |another )(?:new |further |signing |database |master )*(?:secret|key|role|schema|tenant|token|run|job|limit|partition)s?\b`,
+	), "create"},
+	{" of", regexp.MustCompile(`(?i)\b(?:tells?|told) of\b`), "notify, report"},
+	{"ever", regexp.MustCompile(`(?i)\bwhatever\b|\bhowever (?:many|much|often|old|long|late|lively|they|it)\b`), "even if, regardless of, any"},
+	{"holds that", regexp.MustCompile(`\bholds that\b`), "checks that"},
+	{"alarm", regexp.MustCompile(`(?i)\balarms?\b`), "alert"},
+	{"mend", regexp.MustCompile(`(?i)\bmend(?:s|ed|ing)?\b`), "fix"},
+	{"so ", regexp.MustCompile(`(?:^|[.:] )So (?:a|an|the|it|its|they|no|each|one|any|you|every|in|that|do|does) `), "…, so …, or no So"},
+	{"#", regexp.MustCompile(`^#+ (?:\d+\. )?(?:(?:What|Where|Why|Who|How|Not) .*|.*\?)$`), "a heading that names its subject"},
 }
 
 // refusedIn returns what docs/STYLE.md refuses in a text.
@@ -54,6 +67,11 @@ func TestTheLanguageThatIsRefused(t *testing.T) {
 		"What is already so is not written again.": 1, "Done. What it did stays.": 1, `doc:"What it may do."`: 1,
 		"all worker slots are taken, beside those that go on by hand": 4,
 		"the job has been paused since 03:00":                         0, "What happens then?": 0, "a body that is sent": 0,
+		"a body that is no object": 1, "a retry is no end": 1, "it is no longer there": 0, "there is no job": 0, "it is no job": 1,
+		"Make a secret": 1, "makes a new key": 1, "made it work": 0, "It tells of trouble": 1, "however many there are": 1,
+		"However, it is there": 0, "a test holds that": 1, "an alarm": 1, "alarms_test.go": 0, "recommend": 0, "it is mended": 1,
+		"Done. So it is there.": 1, "done, so it is there": 0, "## How far is it?": 1, "## 5. Where it waits": 1, "## Fencing": 0,
+		"`@reboot` has no equal": 1, "an equal share": 0, "Chosen anew.": 1, "AS anew,": 0,
 	} {
 		if got := refusedIn(text); len(got) != want {
 			t.Errorf("%s: %q, want %d", text, got, want)

@@ -19,6 +19,9 @@ func TestEveryLineOfTheGuaranteeNamesItsTests(t *testing.T) {
 	core := regexp.MustCompile(`Test\w+`).FindAllString(list, -1)
 	n := 0
 	linked(t, "docs/guarantees.md", func(line string) bool {
+		if strings.HasPrefix(line, "- Promise ") || strings.HasPrefix(line, "  [Test") { // further tests
+			return true
+		}
 		if !numbered.MatchString(line) {
 			return false
 		}

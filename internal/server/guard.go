@@ -82,7 +82,7 @@ func CheckExposure(listen string, noAuth, insecure bool) error {
 		return nil
 	}
 	return fmt.Errorf("--listen %s: without authentication only loopback addresses such as 127.0.0.1:8080 are allowed; "+
-		"leave out --auth=none and make a key with `%s`, on the same database; "+
+		"leave out --auth=none and create a key with `%s`, on the same database; "+
 		"or give --insecure-no-auth: then every caller that can reach the address may do anything", listen, FirstKey)
 }
 

@@ -39,7 +39,7 @@ func Translate(dialect, expr string) (string, error) {
 		t.read(text, 5, false)
 		t.either()
 	default:
-		return "", fmt.Errorf("%q is no dialect: write one of %s", dialect, strings.Join(Dialects, ", "))
+		return "", fmt.Errorf("%q is not a dialect: write one of %s", dialect, strings.Join(Dialects, ", "))
 	}
 	if t.err != nil {
 		return "", t.err

@@ -25,7 +25,7 @@ func LoadZone(name string) (*time.Location, error) {
 func unknownZone(name string) error {
 	switch strings.ToLower(name) {
 	case "z":
-		return fmt.Errorf("time zone %s is no name; write \"UTC\"", quoted(name))
+		return fmt.Errorf("time zone %s is not a name; write \"UTC\"", quoted(name))
 	case "local", "localtime", "posixrules":
 		return fmt.Errorf("time zone %s depends on the machine; want an IANA name such as \"Europe/Berlin\", or \"UTC\"",
 			quoted(name))

@@ -24,7 +24,7 @@ func classifyStatus(status int) (wire.Reason, string) {
 		return "", ""
 	case 3:
 		if status == http.StatusNotModified {
-			return wire.ReasonRedirect, "the target answered 304 (not modified), which is no success"
+			return wire.ReasonRedirect, "the target answered 304 (not modified), which is not a success"
 		}
 		return wire.ReasonRedirect, fmt.Sprintf("the target answered %d; redirects are not followed", status)
 	case 4:

@@ -94,7 +94,7 @@ func TestARedirectNamesWhereItLeads(t *testing.T) {
 		{307, "::not a URL", "answered 307; redirects are not followed", nil},
 		{307, "", "answered 307; redirects are not followed", nil},
 		{301, "https://example.com/new", "the target answered 301; redirects are not followed", &none},
-		{304, "https://example.com/new", "the target answered 304 (not modified), which is no success", nil},
+		{304, "https://example.com/new", "the target answered 304 (not modified), which is not a success", nil},
 	} {
 		const answer = "HTTP/1.1 %d X\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n"
 		u := listen(t, answering(answer, test.status, test.location))

@@ -12,7 +12,7 @@ import (
 type Definition struct {
 	Name              string            `json:"name" doc:"Unique within the tenant." example:"daily-invoice-gen"`
 	Description       string            `json:"description,omitempty" doc:"For people. Absent: none."`
-	Runbook           string            `json:"runbook,omitempty" minLength:"1" doc:"URL, https, at which people read how to mend the job. Notices carry it. Absent: none." example:"https://wiki.example.com/runbooks/invoices"`
+	Runbook           string            `json:"runbook,omitempty" minLength:"1" doc:"URL, https, at which people read how to fix the job. Notices carry it. Absent: none." example:"https://wiki.example.com/runbooks/invoices"`
 	LogURL            string            `json:"log_url,omitempty" minLength:"1" doc:"URL, http or https, at which people read the log of a run. Placeholders in its path, query and fragment are filled in for each run. A target that answers the header Punctual-Log-Url replaces it. Absent: none." example:"https://logs.example.com/search?q={{run}}"`
 	Labels            map[string]string `json:"labels,omitempty" doc:"Names and values to filter jobs and runs by. Absent: none."`
 	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: one of cron, every, at, delay and event. Absent: it runs only when triggered."`
@@ -206,9 +206,9 @@ const (
 type Missed struct {
 	Policy    MissedPolicy `json:"policy,omitempty" minLength:"1" enum:"skip,fire_once,fire_all" doc:"skip: no missed slot runs; fire_once: the newest missed slot runs; fire_all: each missed slot runs, oldest first."`
 	Tolerance Duration     `json:"tolerance,omitzero" doc:"A slot claimed later than this after it was due is missed." example:"60s"`
-	Window    Duration     `json:"window,omitzero" doc:"Missed slots older than this never run. Absent: of missed slots, the newest runs until the next slot comes, and others for 24h; both no longer than runs are kept. One-shots: unlimited." example:"24h"`
+	Window    Duration     `json:"window,omitzero" doc:"Missed slots older than this never run. Absent: the newest missed slot may run until the next one is due, older ones for 24h; both no longer than runs are kept. One-shots: unlimited." example:"24h"`
 
-	Concurrency MissedConcurrency `json:"concurrency,omitempty" minLength:"1" enum:"one_at_a_time,allow" doc:"With policy fire_all: one_at_a_time: each missed slot begins when the run of the one before has ended, retries included, whatever the concurrency_policy. allow: missed slots run side by side; only with concurrency_policy allow. Absent: one_at_a_time." example:"one_at_a_time"`
+	Concurrency MissedConcurrency `json:"concurrency,omitempty" minLength:"1" enum:"one_at_a_time,allow" doc:"With policy fire_all: one_at_a_time: each missed slot begins when the run of the one before has ended, retries included, regardless of concurrency_policy. allow: missed slots run side by side; only with concurrency_policy allow. Absent: one_at_a_time." example:"one_at_a_time"`
 }
 
 // InOrder reports whether each missed slot waits for the end of the one before.

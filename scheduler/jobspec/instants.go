@@ -40,7 +40,7 @@ func ParseLocal(text string) (at time.Time, local bool, err error) {
 			return at, rest != "", nil
 		}
 	}
-	return at, false, errors.New(`is no instant; write a day such as "2026-12-01", ` +
+	return at, false, errors.New(`is not an instant; write a day such as "2026-12-01", ` +
 		`a time of the job's zone such as "2026-12-01T09:00", or an RFC 3339 instant such as "2026-12-01T09:00:00Z"`)
 }
 

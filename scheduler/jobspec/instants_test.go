@@ -29,9 +29,9 @@ func TestALocalTimeMayBeADayOrLackItsOffset(t *testing.T) {
 		"2026-11-31":                "is on no day: November 2026 has 30 days",
 		"2026-11-16T24:00":          "has hour 24: midnight is 00:00:00 of the next day",
 		"0001-01-01":                "is outside the years 1970 to 2199",
-		"2026-11":                   `is no instant; write a day such as "2026-12-01"`,
-		"2026-11-16 03:00":          "is no instant",
-		"yesterday":                 "is no instant",
+		"2026-11":                   `is not an instant; write a day such as "2026-12-01"`,
+		"2026-11-16 03:00":          "is not an instant",
+		"yesterday":                 "is not an instant",
 	} {
 		at, local, err := ParseLocal(text)
 		got := at.Format(time.RFC3339Nano)

@@ -178,7 +178,7 @@ func (c *checker) notify(field string, list []Notify) {
 			case slices.Index(n.On, event) < k:
 				c.add(field, "%q appears twice", event)
 			case slices.Contains(Lifecycle, event) && n.Recipient().Format != FormatJSON:
-				c.add(field, "%q is told of each run, which only format json has: give format json a URL of its own", event)
+				c.add(field, "%q is sent for each run, which only format json can do: give format json a URL of its own", event)
 			}
 		}
 		oneOf(c, at+".format", n.Format, Formats...)

@@ -77,7 +77,7 @@ func (c *checker) name(name string) {
 	case !NameForm.MatchString(name):
 		c.add("name", "%q: %s", clip(name), NameRule)
 	case uuidForm.MatchString(name):
-		c.add("name", "%q looks like a UUID, so it could not be told from a job's id", name)
+		c.add("name", "%q looks like a UUID, so it could be mistaken for a job's id", name)
 	case slices.Contains(reservedNames, name):
 		c.add("name", "%q is reserved, as the API's own paths use it; choose another", name)
 	}

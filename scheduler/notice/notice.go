@@ -426,9 +426,9 @@ func describe(e domain.DigestEvent) string {
 			times(e.Count, "recorded skip"), at(e.LastAt))
 	case jobspec.EventEnded:
 		if e.Cause == jobspec.EndJobPaused {
-			return "nothing more is told of its trouble, unless a run fails again"
+			return "no further failure is reported, unless a run fails again"
 		}
-		return "nothing more is told of its trouble"
+		return "no further failure is reported"
 	case jobspec.EventLate:
 		return fmt.Sprintf("%s first claimed after the job's tolerance, the last at %s", times(e.Count, "run"), at(e.LastAt))
 	case jobspec.EventStale:

@@ -74,7 +74,7 @@ func exact(text []byte) error {
 		name, _ := token.(string)
 		i := slices.Index(known, name)
 		if i < 0 {
-			return fmt.Errorf("has %q twice, or it is no member of a line", name)
+			return fmt.Errorf("has %q twice, or it is not a member of a line", name)
 		}
 		known = slices.Delete(known, i, i+1)
 		var value json.RawMessage

@@ -12,7 +12,7 @@ import (
 
 // SetAside is an item that is set aside, as callers see it.
 type SetAside struct {
-	Kind    Kind       `json:"kind" enum:"slot,run,outcome,workflow,event,operation,pause,dated,notice,recipient" doc:"The kind of the item. slot: the claim of the job's next slot. run: the claim of a waiting run. outcome: writing how an attempt ended. workflow: what follows in a workflow. event: making the runs of an event. operation: work on many runs or jobs. pause: ending a pause. dated: fitting dated runs to a changed job. notice: collecting what is to be told of a job. recipient: composing a message to one." example:"outcome"`
+	Kind    Kind       `json:"kind" enum:"slot,run,outcome,workflow,event,operation,pause,dated,notice,recipient" doc:"The kind of the item. slot: the claim of the job's next slot. run: the claim of a waiting run. outcome: writing how an attempt ended. workflow: what follows in a workflow. event: creating the runs of an event. operation: work on many runs or jobs. pause: ending a pause. dated: fitting dated runs to a changed job. notice: collecting what to report about a job. recipient: composing a message to one." example:"outcome"`
 	ID      uuid.UUID  `json:"id" format:"uuid" doc:"The job of a slot, pause, dated or notice; the run of a run, outcome or workflow; else the event, operation or recipient." example:"019ae0f2-7b3c-7d21-8e55-2f6a9c0d1e47"`
 	Tenant  *string    `json:"tenant" doc:"Whose it is. Null: that could not be read." example:"default"`
 	JobID   *uuid.UUID `json:"job_id" format:"uuid" doc:"The job it belongs to. Null: none, or that could not be read." example:"019ad5c0-8f53-7cde-b2a4-6f1e0c9d3b78"`

@@ -140,7 +140,7 @@ func mendGates(
 		return nil
 	}
 	slices.SortFunc(missing, pg.CompareIDs)
-	return pg.Wrap("mending gates", pg.Exec(ctx, conn, `
+	return pg.Wrap("repairing gates", pg.Exec(ctx, conn, `
 		INSERT INTO punctual.exclusive (job_id, gated)
 		SELECT id, id <> ALL($2::uuid[]) FROM (
 		    SELECT j.id

@@ -148,7 +148,7 @@ func (s *Claims) Settle(
 	following.QueueEvents(&b, append(lateness(runs), misses(skips)...))
 	switch err := tx.SendBatch(ctx, &b).Close(); {
 	case pg.Code(err) != "" && !pg.Away(err):
-		return fmt.Errorf("%w: a slot of job %s is due, and its run cannot be written (%w). Mend that, then try again: "+
+		return fmt.Errorf("%w: a slot of job %s is due, and its run cannot be written (%w). Fix that, then try again: "+
 			"see `punctual aside list`", pg.ErrState, job.ID, err)
 	case err != nil:
 		return fmt.Errorf("settling the due slots of job %s: %w", job.ID, err)

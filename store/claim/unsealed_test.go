@@ -104,7 +104,7 @@ func TestAPayloadThatDoesNotOpenStopsNoOther(t *testing.T) {
 		t.Errorf("the body is shown as %s", shown)
 	}
 	_, err = c.TryEdit("defined", func(d *jobspec.Definition) { d.Description = "x" })
-	if err == nil || !strings.Contains(err.Error(), "give its body anew") {
+	if err == nil || !strings.Contains(err.Error(), "give its body again") {
 		t.Errorf("an edit that keeps the body: %v", err)
 	}
 	c.Pause("defined")

@@ -54,7 +54,7 @@ func (s *Events) Emitter(w pg.Writes) Emitter { return Emitter{w, s} }
 type Emitted struct {
 	ID         uuid.UUID `json:"id" format:"uuid" doc:"Id of the event: caused_by of its runs." example:"019ada6b-9c80-7b21-8f6e-1d2c3b4a5968"`
 	Name       string    `json:"name" doc:"Its name." example:"invoice.paid"`
-	Subscribed int       `json:"subscribed" doc:"How many jobs had subscribed, whatever their filters. Their runs follow at once." example:"3"`
+	Subscribed int       `json:"subscribed" doc:"How many jobs had subscribed, regardless of their filters. Their runs follow at once." example:"3"`
 }
 
 // Emit writes an event, whose name and body the caller has checked. A nil body: it has none. Its runs follow: see

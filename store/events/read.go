@@ -23,14 +23,14 @@ type Event struct {
 	EmittedAt  time.Time `json:"emitted_at" doc:"When it was emitted. Its subscribers are the jobs whose version was valid then."`
 	EmittedBy  string    `json:"emitted_by" doc:"Who emitted it." example:"submitter key shop (punctual_3fPq)"`
 	BodyBytes  *int      `json:"body_bytes" doc:"Length of its body. Null: it has none." example:"31"`
-	Subscribed int       `json:"subscribed" doc:"How many jobs had subscribed, whatever their filters." example:"3"`
+	Subscribed int       `json:"subscribed" doc:"How many jobs had subscribed, regardless of their filters." example:"3"`
 	FanOut     `json:"fan_out" doc:"How many of them have their run."`
 }
 
 // FanOut is how far an event has come to its subscribers.
 type FanOut struct {
 	Pending   bool       `json:"pending" doc:"Whether subscribers are left." example:"false"`
-	Made      int        `json:"made" doc:"How many runs it has made so far." example:"1"`
+	Made      int        `json:"made" doc:"How many runs it has created so far." example:"1"`
 	Skipped   int        `json:"skipped" doc:"How many subscribers got a skip so far: paused, or deleted since." example:"0"`
 	Unmatched int        `json:"unmatched" doc:"How many have a filter that the body does not match, so far." example:"2"`
 	EndedAt   *time.Time `json:"ended_at" doc:"When it had come to all of them. Null: it has not."`

@@ -144,14 +144,14 @@ func collectHeldBack(rows pgx.Rows) (*HeldBack, error) {
 
 // Replica is a process that serves queues, or only the API.
 type Replica struct {
-	ID        uuid.UUID      `json:"id" format:"uuid" doc:"Chosen anew at every start." example:"5b0b8a52-3f0e-4c67-9d35-9d7f3f7a2c11"`
+	ID        uuid.UUID      `json:"id" format:"uuid" doc:"A new one at every start." example:"5b0b8a52-3f0e-4c67-9d35-9d7f3f7a2c11"`
 	Host      string         `json:"host" doc:"The host's name, for people." example:"punctual-7c9f"`
 	Version   string         `json:"version" doc:"Version of its binary." example:"1.4.0"`
 	ZoneData  string         `json:"zone_data" doc:"Release of the time zone data that it computes slots with." example:"2026f"`
 	Queues    map[string]int `json:"queues" doc:"Its concurrency by queue. Empty: it serves the API only (serve --dispatch=off)."`
 	StartedAt time.Time      `json:"started_at" doc:"When it started."`
 	RenewedAt time.Time      `json:"renewed_at" doc:"When it last renewed its heartbeat, which it does every two seconds."`
-	Draining  bool           `json:"draining" doc:"It was told to stop: it claims nothing more, and finishes the runs in flight."`
+	Draining  bool           `json:"draining" doc:"It is stopping: it claims nothing more, and finishes the runs in flight."`
 	Lacks     string         `json:"lacks,omitempty" doc:"The resource that its requests lack now, so that it gives runs back unsent and claims less. Absent: none." example:"file descriptors of its process (ulimit -n, RLIMIT_NOFILE)"`
 }
 

@@ -244,7 +244,7 @@ func (s *Jobs) rewrite(
 	case is.same:
 		next.definition = h.definition
 	case h.unopened != nil && strings.Contains(next.definition, seal.Unopened):
-		return nil, fmt.Errorf("job %q: give its body anew: %w: %w", h.Definition.Name, h.unopened, pg.ErrState)
+		return nil, fmt.Errorf("job %q: give its body again: %w: %w", h.Definition.Name, h.unopened, pg.ErrState)
 	}
 	if is.moved {
 		if err := s.checkFirst(next.job, f); err != nil {

@@ -58,7 +58,7 @@ type Operation struct {
 
 	SkippedWhilePaused int `json:"skipped_while_paused" doc:"For a resume: how many slots of its jobs passed while they were paused. Each job's recorded skips with the reason paused say which; a backfill of the job makes up for them. Of a job with more than 1,000, it counts 1,001." example:"0"`
 
-	WaitingForRun *uuid.UUID `json:"waiting_for_run" format:"uuid" nullable:"true" doc:"For a backfill that makes one run at a time: the run that has to end before it makes the next one. Null: it waits for none."`
+	WaitingForRun *uuid.UUID `json:"waiting_for_run" format:"uuid" nullable:"true" doc:"For a backfill that creates one run at a time: the run that has to end before it creates the next one. Null: it waits for none."`
 
 	Outcomes *RunOutcomes `db:"-" json:"outcomes,omitempty" doc:"Of a replay or backfill: what became of the runs that it made. In a list only when it is asked for."`
 }

@@ -95,7 +95,7 @@ func (s *Notifier) composeApproval(ctx context.Context, tx *pg.Tx, to *recipient
 		return s.writeApproval(to, step, job)
 	}
 	s.options.Log.Error(
-		"this version of Punctual cannot tell that a step waits for approval; it is tried again in a minute",
+		"this version of Punctual cannot send notices about steps that wait for approval; it is tried again in a minute",
 		"run", to.Run, "job", step.job.Job, "version", step.job.Version, "error", found.Why(step.job))
 	return pg.Exec(ctx, tx, `UPDATE punctual.outbox SET held_until = now() + $2 WHERE id = $1`,
 		to.Recipient, definitions.RetryIn)

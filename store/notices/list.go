@@ -15,10 +15,10 @@ import (
 type Notice struct {
 	ID          uuid.UUID      `json:"id" doc:"Of the message." example:"019ad98a-2a60-8d07-9c52-7b0f1e3d4a86"`
 	DeliveredAt time.Time      `json:"delivered_at" doc:"When the recipient took it." example:"2026-12-01T02:00:01Z"`
-	HappenedAt  time.Time      `json:"happened_at" doc:"When the newest of the events happened that it told of." example:"2026-12-01T02:00:00Z"`
+	HappenedAt  time.Time      `json:"happened_at" doc:"When the newest of its events happened." example:"2026-12-01T02:00:00Z"`
 	Headline    string         `json:"headline" doc:"Its first line." example:"Job daily-invoice-gen has dead runs (tenant billing)"`
-	Events      []string       `json:"events" doc:"The events that it told of." example:"[\"dead\"]"`
-	Jobs        []uuid.UUID    `json:"jobs" doc:"The ids of the jobs that it told of."`
+	Events      []string       `json:"events" doc:"The events that it reported." example:"[\"dead\"]"`
+	Jobs        []uuid.UUID    `json:"jobs" doc:"The ids of the jobs that it is about."`
 	Format      jobspec.Format `json:"format" doc:"The form it was sent in." example:"slack"`
 	URL         string         `json:"url" doc:"Where it was sent." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
 }
@@ -27,11 +27,11 @@ type Notice struct {
 type Waiting struct {
 	Format       jobspec.Format `json:"format" doc:"The form of its messages." example:"slack"`
 	URL          string         `json:"url" doc:"Where they are sent." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
-	Jobs         int            `json:"jobs" doc:"How many jobs it is yet to be told of; 0 if it takes no starts and successes of runs, or no notice of a step that waits for approval." example:"3"`
-	DueAt        time.Time      `json:"due_at" doc:"Since when there has been something to tell, or when there will be." example:"2026-12-01T02:00:01Z"`
+	Jobs         int            `json:"jobs" doc:"How many jobs it is still to be notified about; 0 if it takes no starts and successes of runs, or no notice of a step that waits for approval." example:"3"`
+	DueAt        time.Time      `json:"due_at" doc:"Since when there has been something to send, or when there will be." example:"2026-12-01T02:00:01Z"`
 	HeldUntil    time.Time      `json:"held_until" doc:"Nothing is sent before: a message is under way, the recipient asked for a pause, or it was sent a message a moment ago." example:"2026-12-01T02:00:31Z"`
 	FailingSince *time.Time     `json:"failing_since" doc:"Since when it takes no messages; null: it does."`
-	HTTPStatus   *int           `json:"http_status" doc:"Status of its last answer, if that was no success." example:"429"`
+	HTTPStatus   *int           `json:"http_status" doc:"Status of its last answer, if that was not a success." example:"429"`
 	Error        *string        `json:"error" doc:"Why the last attempt failed."`
 }
 

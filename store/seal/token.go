@@ -36,7 +36,7 @@ func seal(key *vault.DataKey, kind byte, value []byte) ([]byte, error) {
 	return base64.RawURLEncoding.AppendEncode([]byte(head), ciphertext), nil
 }
 
-var errForm = errors.New("it is no sealed value: it was changed or cut off")
+var errForm = errors.New("it is not a sealed value: it was changed or cut off")
 
 // parts are those of a sealed value.
 type parts struct {

@@ -128,7 +128,7 @@ func (s *Secrets) reencrypt(ctx context.Context, w pg.Writes, e encryptedTable) 
 			return err
 		})
 		if err != nil {
-			return done, fmt.Errorf("encrypting %s anew: %w", e.table, err)
+			return done, fmt.Errorf("re-encrypting %s: %w", e.table, err)
 		}
 		done += n
 		if n < rotateBatch {

@@ -34,7 +34,7 @@ func ParseMaster(text string) (*Master, error) {
 		}
 		raw, err := base64.StdEncoding.DecodeString(line)
 		if err != nil || len(raw) != masterKeySize {
-			return nil, fmt.Errorf("line %d is not %d bytes in base64; make one with: %s", n, masterKeySize, MakeMasterKey)
+			return nil, fmt.Errorf("line %d is not %d bytes in base64; create one with: %s", n, masterKeySize, MakeMasterKey)
 		}
 		key, err := subtle.NewAESGCM(raw)
 		if err != nil {
@@ -43,7 +43,7 @@ func ParseMaster(text string) (*Master, error) {
 		m.keys = append(m.keys, key)
 	}
 	if len(m.keys) == 0 {
-		return nil, fmt.Errorf("there is no key in it; make one with: %s", MakeMasterKey)
+		return nil, fmt.Errorf("there is no key in it; create one with: %s", MakeMasterKey)
 	}
 	return m, nil
 }
