@@ -49,6 +49,10 @@ type cli struct {
 	Verify      Verify      `cmd:"" help:"Prove from the database that every slot became one run or a recorded skip. Read-only."`
 	Healthcheck Healthcheck `cmd:"" help:"Ask the replica on this machine whether it is ready. For containers."`
 	Version     ShowVersion `cmd:"" help:"Show the version of the binary, its schema and its time zone data."`
+	Completion  Completion  `cmd:"" help:"Print a script that makes a shell complete commands and flags."`
+
+	Complete Complete `cmd:"" hidden:"" passthrough:"" help:"List what may stand at the end of a command line."`
+	Manual   Manual   `cmd:"" hidden:"" help:"Print the manual page."`
 
 	Echo Echo `cmd:"" hidden:"" help:"Run a target that echoes and logs every request. For compose.yaml."`
 }
