@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
+	"slices"
 
 	"github.com/alecthomas/kong"
 )
@@ -70,6 +72,10 @@ func Main(args []string, version Version, sample SampleJobs) (status int) {
 		fmt.Fprintln(os.Stderr, Usage(err))
 		return ExitUsage
 	}
+	if err := runsOn(runtime.GOOS, parsed.Command()); err != nil {
+		fmt.Fprintf(os.Stderr, "punctual: %s\n", err)
+		return ExitUsage
+	}
 	log := newLog(c.LogLevel, c.LogFormat)
 	ctx, hurry := Signals()
 	parsed.BindTo(ctx, (*context.Context)(nil))
@@ -79,6 +85,14 @@ func Main(args []string, version Version, sample SampleJobs) (status int) {
 		return exitCode(err)
 	}
 	return 0
+}
+
+// runsOn returns an error if a command does not run on an operating system.
+func runsOn(system, command string) error {
+	if system == "windows" && slices.Contains([]string{"serve", "dev", "echo"}, command) {
+		return fmt.Errorf("%s runs on Linux and macOS only. Windows has the commands that call the API or the database", command)
+	}
+	return nil
 }
 
 // exitCode returns the error's own exit code, or 1 if it has none.

@@ -83,3 +83,15 @@ func TestTheManualPage(t *testing.T) {
 		}
 	}
 }
+
+func TestReplicasDoNotRunOnWindows(t *testing.T) {
+	t.Parallel()
+	for command, want := range map[string]bool{"serve": false, "dev": false, "jobs list": true, "migrate": true} {
+		if got := runsOn("windows", command) == nil; got != want {
+			t.Errorf("%s runs: %v", command, got)
+		}
+		if runsOn("linux", command) != nil {
+			t.Errorf("%s does not run on Linux", command)
+		}
+	}
+}

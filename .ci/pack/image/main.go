@@ -7,6 +7,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"encoding/pem"
 	"flag"
 	"io"
@@ -84,7 +85,7 @@ func build(architecture, path string) (v1.Image, error) {
 	}
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(content)), nil
-	}, tarball.WithMediaType(types.OCILayer))
+	}, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestCompression))
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,8 @@ func files(binary string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return archive.Bytes(), w.Close()
+	err := w.Close() // writes the end of the archive
+	return archive.Bytes(), err
 }
 
 func add(w *tar.Writer, name string, mode int64, content []byte) error {
