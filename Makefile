@@ -78,7 +78,7 @@ needs:
 
 .PHONY: servers
 servers: needs # browsers, proxies, and servers that jobs call
-	@.ci/install haproxy nginx apache2 gunicorn nodejs npm alertmanager chromium python3 psycopg openssl curl
+	@.ci/install haproxy nginx apache2 gunicorn nodejs npm alertmanager chromium python3 psycopg openssl curl man zsh fish crun ssh-keygen
 
 $(LIBRARIES): %/node_modules/.package-lock.json: %/package-lock.json | servers
 	cd $* && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
@@ -184,8 +184,13 @@ zones: ## Make the time zone data anew, from the newest release that Debian serv
 	scheduler/cron/refresh.sh
 
 .PHONY: release
-release: $(HTMX) ## Build a release into dist/; refuses what is not committed, and time zone data older than 90 days
-	.ci/release
+release: $(HTMX) ## Build a release into dist/; refuses what is not committed or tagged, unless ARGS=--rehearse
+	@.ci/install zip ssh-keygen
+	.ci/release $(ARGS)
+
+.PHONY: chart
+chart: ## Lint the Helm chart; validate what it makes, and the manifests, by the schemas of Kubernetes
+	.ci/chart/check
 
 .PHONY: audit
 audit: ## Verify the modules' checksums; look for known weaknesses in them, and for newer time zone data

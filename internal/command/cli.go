@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
+	"slices"
 
 	"github.com/alecthomas/kong"
 )
@@ -49,6 +51,10 @@ type cli struct {
 	Verify      Verify      `cmd:"" help:"Prove from the database that every slot became one run or a recorded skip. Read-only."`
 	Healthcheck Healthcheck `cmd:"" help:"Ask the replica on this machine whether it is ready. For containers."`
 	Version     ShowVersion `cmd:"" help:"Show the version of the binary, its schema and its time zone data."`
+	Completion  Completion  `cmd:"" help:"Print a script that makes a shell complete commands and flags."`
+
+	Complete Complete `cmd:"" hidden:"" passthrough:"" help:"List what may stand at the end of a command line."`
+	Manual   Manual   `cmd:"" hidden:"" help:"Print the manual page."`
 
 	Echo Echo `cmd:"" hidden:"" help:"Run a target that echoes and logs every request. For compose.yaml."`
 }
@@ -66,6 +72,10 @@ func Main(args []string, version Version, sample SampleJobs) (status int) {
 		fmt.Fprintln(os.Stderr, Usage(err))
 		return ExitUsage
 	}
+	if err := runsOn(runtime.GOOS, parsed.Command()); err != nil {
+		fmt.Fprintf(os.Stderr, "punctual: %s\n", err)
+		return ExitUsage
+	}
 	log := newLog(c.LogLevel, c.LogFormat)
 	ctx, hurry := Signals()
 	parsed.BindTo(ctx, (*context.Context)(nil))
@@ -75,6 +85,14 @@ func Main(args []string, version Version, sample SampleJobs) (status int) {
 		return exitCode(err)
 	}
 	return 0
+}
+
+// runsOn returns an error if a command does not run on an operating system.
+func runsOn(system, command string) error {
+	if system == "windows" && slices.Contains([]string{"serve", "dev", "echo"}, command) {
+		return fmt.Errorf("%s runs on Linux and macOS only. Windows has the commands that call the API or the database", command)
+	}
+	return nil
 }
 
 // exitCode returns the error's own exit code, or 1 if it has none.

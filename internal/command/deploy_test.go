@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -101,6 +102,25 @@ func TestTheManifestsOfKubernetesFitTheBinary(t *testing.T) {
 		}
 	}
 	drains(t, at(t, pod, "spec", "terminationGracePeriodSeconds").(int))
+}
+
+// The chart starts replicas with flags that exist, whatever its values say.
+func TestTheChartFitsTheBinary(t *testing.T) {
+	t.Parallel()
+	args := []string{"serve", "--allow-targets=10.20.0.0/16"}
+	for _, file := range []string{"templates/deployment.yaml", "values.yaml"} {
+		for _, flag := range regexp.MustCompile(`(?m)^ +- (--[^{\n]+)$`).FindAllStringSubmatch(readFile(t, "docs/deploy/chart/"+file), -1) {
+			args = append(args, flag[1])
+		}
+	}
+	if len(args) < 6 {
+		t.Errorf("only %q was found", args)
+	}
+	accepts(t, args...)
+	seconds := regexp.MustCompile(`(?m)^terminationGracePeriodSeconds: (\d+)$`).FindStringSubmatch(readFile(t, "docs/deploy/chart/values.yaml"))
+	n, err := strconv.Atoi(seconds[1])
+	must(t, err)
+	drains(t, n)
 }
 
 // The autoscaler scales the replicas of the manifests by their worker slots, and never below what they ask for.

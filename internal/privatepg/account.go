@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/user"
 	"strconv"
-	"syscall"
 )
 
 // account is the user that Postgres runs as. demoted is false if that is the user of this process.
@@ -56,11 +55,6 @@ func (a account) own(paths ...string) error {
 		}
 	}
 	return nil
-}
-
-func owner(info os.FileInfo) (uid, gid int) {
-	st := info.Sys().(*syscall.Stat_t)
-	return int(st.Uid), int(st.Gid)
 }
 
 func userName(uid int) string {

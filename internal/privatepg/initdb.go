@@ -96,7 +96,7 @@ func (s *Server) Command(path string, args ...string) *exec.Cmd {
 	cmd.Dir = s.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if s.user.demoted {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(s.user.uid), Gid: uint32(s.user.gid)}
+		runAs(cmd.SysProcAttr, s.user.uid, s.user.gid)
 	}
 	cmd.Env = []string{"LC_ALL=C"}
 	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"} {

@@ -28,7 +28,7 @@ func startProcess(cmd *exec.Cmd, signal syscall.Signal, cleanup string) (*proces
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	// A group of its own: Ctrl-C in the terminal is for the owner, which stops its children in order.
-	cmd.SysProcAttr.Setpgid = true
+	ownGroup(cmd.SysProcAttr)
 	tied := tieToOwner(cmd.SysProcAttr, signal)
 
 	p := &process{cmd: cmd, done: make(chan struct{})}
@@ -118,7 +118,8 @@ func startWatchdog(pid int, signal syscall.Signal, cleanup string) (*watchdog, e
 	cmd := exec.Command("/bin/sh", "-c", watchScript, "punctual-watchdog",
 		strconv.Itoa(pid), strconv.Itoa(int(signal)), cleanup)
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must not reach it
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	ownGroup(cmd.SysProcAttr) // Ctrl-C must not reach it
 	pipe, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("watch over process %d: %w", pid, err)

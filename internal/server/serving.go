@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"punctual/scheduler"
@@ -99,16 +98,6 @@ func (c *boundedConn) CloseWrite() error {
 
 // fewDescriptors is what a replica has open beside its requests, its API's connections and those to the database.
 const fewDescriptors = 32
-
-// mostDescriptors is how many file descriptors the system lets this process have. Go has raised the soft limit to the
-// hard one when the process started.
-func mostDescriptors() uint64 {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return math.MaxInt64
-	}
-	return limit.Cur
-}
 
 // apiConnections is how many connections to the API may be open. They leave most descriptors to callbacks.
 func apiConnections(descriptors uint64) int32 { return int32(min(mostConnections, descriptors/4)) }

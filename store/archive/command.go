@@ -111,8 +111,7 @@ func (a *Archives) pipe(ctx context.Context, command []string, write func(io.Wri
 	var said tail
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = environment(), &said, &said, closing
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that what the command has started is killed with it
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	killTogether(cmd)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err
