@@ -55,7 +55,7 @@ func commandReference() string {
 	sections := map[string]string{} // by the row of a flag
 	for _, s := range shared {
 		for _, command := range commands {
-			if list := named(flagsOf(model, command), s.flags); len(list) == len(s.flags) {
+			if list := named(ownFlags(model, command), s.flags); len(list) == len(s.flags) {
 				fmt.Fprintf(&page, "\n## %s\n", s.title)
 				flagTable(&page, list)
 				for _, f := range list {
@@ -68,7 +68,7 @@ func commandReference() string {
 	ofServe := map[string]bool{} // by the row of a flag
 	for _, command := range commands {
 		if command.Name == "serve" {
-			for _, f := range flagsOf(model, command) {
+			for _, f := range ownFlags(model, command) {
 				ofServe[flagRow(f)] = true
 			}
 		}
@@ -78,7 +78,7 @@ func commandReference() string {
 		}
 		var own []*kong.Flag
 		var titles []string
-		for _, f := range flagsOf(model, command) {
+		for _, f := range ownFlags(model, command) {
 			switch title := sections[flagRow(f)]; {
 			case title != "":
 				titles = append(titles, title)
@@ -100,8 +100,8 @@ func commandReference() string {
 	return page.String()
 }
 
-// flagsOf returns the flags of a command, without those of every command.
-func flagsOf(model *kong.Application, command *kong.Node) []*kong.Flag {
+// ownFlags returns the flags of a command, without those of every command.
+func ownFlags(model *kong.Application, command *kong.Node) []*kong.Flag {
 	return slices.DeleteFunc(slices.Concat(command.AllFlags(true)...), func(f *kong.Flag) bool {
 		return slices.Contains(model.Flags, f)
 	})

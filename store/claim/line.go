@@ -58,14 +58,22 @@ func (l *lines) read(ctx context.Context) error {
 	if len(jobs) == 0 {
 		return nil
 	}
+	// One call looks up the runs of all lines, whose triggers and steps ready does not have.
 	rows := pg.Query(ctx, l.conn, `
-		SELECT job_id, (array_agg(run_id ORDER BY run_id))[1], count(*) FILTER (WHERE waits = 'gate'),
-		       coalesce(array_agg(run_id) FILTER (WHERE waits = 'gate' AND run_id = ANY($2::uuid[])), '{}')
-		FROM punctual.ready y
-		WHERE job_id = ANY($1::uuid[]) AND NOT `+isDeadline+` AND `+notOfStep(`$3`)+`
-		  AND (job_id <> ALL($4::uuid[]) OR EXISTS (
-		      SELECT FROM punctual.runs_of(ARRAY[y.run_id]) r WHERE r.trigger = 'catchup' AND r.fence IS NULL))
-		GROUP BY job_id`, jobs, l.ids, workflows, catchUps)
+		WITH waiting AS MATERIALIZED (
+		    SELECT y.job_id, y.run_id, y.waits FROM punctual.ready y
+		    WHERE y.job_id = ANY($1::uuid[]) AND NOT `+isDeadline+`),
+		known AS (
+		    SELECT r.id, r.step, r.trigger, r.fence
+		    FROM punctual.runs_of(ARRAY(
+		        SELECT w.run_id FROM waiting w WHERE w.job_id = ANY($3::uuid[] || $4::uuid[]))) r)
+		SELECT w.job_id, (array_agg(w.run_id ORDER BY w.run_id))[1], count(*) FILTER (WHERE w.waits = 'gate'),
+		       coalesce(array_agg(w.run_id) FILTER (WHERE w.waits = 'gate' AND w.run_id = ANY($2::uuid[])), '{}')
+		FROM waiting w
+		LEFT JOIN known k ON k.id = w.run_id
+		WHERE (w.job_id <> ALL($3::uuid[]) OR k.step IS NULL)
+		  AND (w.job_id <> ALL($4::uuid[]) OR k.trigger = 'catchup' AND k.fence IS NULL)
+		GROUP BY w.job_id`, jobs, l.ids, workflows, catchUps)
 	var job uuid.UUID
 	var is line
 	err := pg.Each(rows, []any{&job, &is.first, &is.length, &is.parked}, func() {

@@ -43,20 +43,20 @@ func (c *dueClaim) countCatchUps(ctx context.Context) error {
 	if len(jobs) == 0 {
 		return nil
 	}
+	// Under allow only runs of missed slots wait at the gate. The others are looked up all at once.
 	pending, err := pg.Map[uuid.UUID, int](ctx, c.conn, `
-		SELECT y.job_id, count(*)
-		FROM punctual.ready y, punctual.runs_of(ARRAY[y.run_id]) r
-		WHERE y.job_id = ANY($1::uuid[]) AND NOT `+isDeadline+` AND r.trigger = 'catchup'
-		GROUP BY y.job_id`, jobs)
+		WITH waiting AS MATERIALIZED (
+		    SELECT y.job_id, y.run_id, y.waits FROM punctual.ready y
+		    WHERE y.job_id = ANY($1::uuid[]) AND NOT `+isDeadline+`)
+		SELECT job_id, count(*)
+		FROM (SELECT job_id FROM waiting WHERE waits = 'gate'
+		      UNION ALL
+		      SELECT r.job_id
+		      FROM punctual.runs_of(ARRAY(SELECT run_id FROM waiting WHERE waits <> 'gate')) r
+		      WHERE r.trigger = 'catchup') all_of_them
+		GROUP BY job_id`, jobs)
 	maps.Copy(c.pending, pending)
 	return pg.Wrap("counting the missed slots that wait", err)
-}
-
-// notOfStep is SQL for: a row y of ready is not the run of a step, if its job is one of an array. Only the runs of
-// these jobs are looked up.
-func notOfStep(jobs string) string {
-	return `NOT (y.job_id = ANY(` + jobs + `::uuid[])
-		         AND EXISTS (SELECT FROM punctual.runs_of(ARRAY[y.run_id]) r WHERE r.step IS NOT NULL))`
 }
 
 // Pending counts the runs of jobs that wait, without those that have their jobs' gates, and without steps.
@@ -71,7 +71,10 @@ func Pending(ctx context.Context, q pg.Querier, jobs ...*domain.Job) (map[uuid.U
 		SELECT y.job_id, count(*)
 		FROM punctual.ready y
 		LEFT JOIN punctual.exclusive x ON x.job_id = y.job_id AND x.active_run = y.run_id
-		WHERE y.job_id = ANY($1::uuid[]) AND x.job_id IS NULL AND `+notOfStep(`$2`)+`
+		WHERE y.job_id = ANY($1::uuid[]) AND x.job_id IS NULL AND y.run_id <> ALL(ARRAY(
+		    SELECT r.id
+		    FROM punctual.runs_of(ARRAY(SELECT run_id FROM punctual.ready WHERE job_id = ANY($2::uuid[]))) r
+		    WHERE r.step IS NOT NULL))
 		GROUP BY y.job_id`, ids, workflows)
 	return pending, pg.Wrap("counting the waiting runs of jobs", err)
 }
