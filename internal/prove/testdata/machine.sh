@@ -35,6 +35,7 @@ unshare --mount --pid --ipc --uts --cgroup --fork --kill-child -- /bin/bash -euc
   pivot_root . tmp/outside
   cd /
   umount -l tmp/outside
+  mount --make-rshared / # systemd hands credentials over by mounts that must be seen here
   exec env -i PATH="$PATH" container=other /lib/systemd/systemd --system --log-target=console --show-status=no' "$dir" &
 machine=$!
 trap 'kill -KILL $machine' TERM
