@@ -119,7 +119,7 @@ func TestTheImageRunsAsItSays(t *testing.T) {
 				{"destination": "/proc", "type": "proc", "source": "proc"},
 				{"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
 			},
-			"linux":  map[string]any{"namespaces": []map[string]string{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}}},
+			"linux": map[string]any{"namespaces": []map[string]string{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}}},
 		})
 		must(t, err)
 		file := filepath.Join(bundle, name+".json")
