@@ -77,6 +77,10 @@ func command(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
+// oneHierarchy runs a program where only one version of control groups is mounted: crun refuses a mixture, even if it is
+// to use none.
+const oneHierarchy = `! mountpoint -q /sys/fs/cgroup/unified || umount /sys/fs/cgroup/unified; exec "$0" "$@"`
+
 // The image runs in its own root file system, read-only, as its user, without any capability. crun starts it, a runtime
 // of containers.
 func TestTheImageRunsAsItSays(t *testing.T) {
@@ -111,13 +115,16 @@ func TestTheImageRunsAsItSays(t *testing.T) {
 				"user": map[string]int{"uid": 65532, "gid": 65532}, "cwd": "/", "env": env,
 				"args": append(config.Entrypoint, args...), "capabilities": map[string]any{}, "noNewPrivileges": true,
 			},
-			"mounts": []any{map[string]string{"destination": "/proc", "type": "proc", "source": "proc"}},
-			"linux":  map[string]any{"namespaces": []map[string]string{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}}},
+			"mounts": []map[string]string{
+				{"destination": "/proc", "type": "proc", "source": "proc"},
+				{"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
+			},
+			"linux": map[string]any{"namespaces": []map[string]string{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}}},
 		})
 		must(t, err)
 		file := filepath.Join(bundle, name+".json")
 		must(t, os.WriteFile(file, specification, 0o600))
-		p, err := process.LaunchServer("crun", nil, "--root", filepath.Join(bundle, "state"), "--cgroup-manager=disabled",
+		p, err := process.LaunchServer("unshare", nil, "--mount", "--propagation=private", "sh", "-c", oneHierarchy, "crun", "--root", filepath.Join(bundle, "state"), "--cgroup-manager=disabled",
 			"run", "--bundle", bundle, "--config", file, name)
 		must(t, err)
 		watch(t, p)

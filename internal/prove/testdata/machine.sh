@@ -17,8 +17,9 @@ mount -t tmpfs tmpfs layer
 mkdir layer/{changes,work,root}
 mount -t overlay overlay -o "lowerdir=/,upperdir=$dir/layer/changes,workdir=$dir/layer/work" layer/root
 
-# Of the units of the real machine only their names start here: the targets, without what they want.
-unshare --mount --pid --ipc --uts --cgroup --fork --kill-child -- /bin/bash -euc '
+# Of the real machine's units only targets start here, without what they want. The machine ends with this script, however
+# that ends.
+setpriv --pdeathsig KILL unshare --mount --pid --ipc --uts --cgroup --fork --kill-child -- /bin/bash -euc '
   cd layer/root
   mount -t proc proc proc
   mount --rbind /dev dev
@@ -35,6 +36,7 @@ unshare --mount --pid --ipc --uts --cgroup --fork --kill-child -- /bin/bash -euc
   pivot_root . tmp/outside
   cd /
   umount -l tmp/outside
+  mount --make-rshared / # systemd hands credentials over by mounts that must be seen here
   exec env -i PATH="$PATH" container=other /lib/systemd/systemd --system --log-target=console --show-status=no' "$dir" &
 machine=$!
 trap 'kill -KILL $machine' TERM
