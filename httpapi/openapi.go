@@ -87,7 +87,10 @@ func (s *server) describe() {
 	}
 	describeReplacement(schemas)
 	for _, name := range []string{"Job", "ListedJob", "JobInput", "JobPatch", "JobReplacement"} {
-		schemas[name].Properties["name"].Pattern = jobspec.NameForm.String()
+		named := schemas[name].Properties["name"]
+		named.Pattern = jobspec.NameForm.String()
+		// The same in all, so that the page shows it once.
+		named.Description += " Absent: only in a PUT, for the name in the path, or that of the job with the id in the path."
 	}
 	schemas["Problem"].Properties["code"].Enum = pg.Column(sortedCodes(), func(c problem.Code) any { return c })
 	describeNulls(schemas, types)
@@ -157,10 +160,7 @@ func describeAnswers(op *api.Operation) {
 func describeReplacement(schemas map[string]*huma.Schema) {
 	replacement := schemas["JobReplacement"]
 	replacement.Required = slices.DeleteFunc(slices.Clone(replacement.Required), func(field string) bool { return field == "name" })
-	named := *replacement.Properties["name"]
-	named.MinLength = new(1)
-	named.Description += " Absent: the name in the path, or that of the job with the id in the path."
-	replacement.Properties["name"] = &named
+	replacement.Properties["name"].MinLength = new(1)
 	for _, name := range onlyInJob() {
 		field := *schemas["Job"].Properties[name]
 		field.ReadOnly, field.Nullable = true, true
