@@ -94,6 +94,7 @@ func TestAReplicaExportsItsRuns(t *testing.T) {
 	if o := <-finished; o.Verdict != domain.Succeed {
 		t.Errorf("the run: %s", o.Error)
 	}
+	collector.Await(t) // a stop leaves the export little time
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
