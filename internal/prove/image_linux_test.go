@@ -103,7 +103,7 @@ func TestTheImageRunsAsItSays(t *testing.T) {
 		t.Errorf("its files have %d bytes", size)
 	}
 
-	dsn, address := pgtest.DSN(t), freeAddress(t)
+	dsn, address := overTCP(t, pgtest.DSN(t)), freeAddress(t)
 	env := append(config.Env, "DATABASE_URL="+dsn, "PUNCTUAL_MASTER_KEY="+process.MasterKey,
 		"PUNCTUAL_AUTH=none", "PUNCTUAL_LISTEN="+address)
 	bundle := filepath.Dir(root)

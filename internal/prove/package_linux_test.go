@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -121,6 +122,14 @@ func buildRelease(t *testing.T, version, dir string) {
 	}
 }
 
+// overTCP returns dsn as those reach it who do not see this machine's files.
+func overTCP(t *testing.T, dsn string) string {
+	t.Helper()
+	server, err := url.Parse(pgtest.Server(t).TCP("postgres"))
+	must(t, err)
+	return pgtest.Through(t, dsn, server.Host)
+}
+
 // freeAddress returns an address of loopback that nobody listens on.
 func freeAddress(t *testing.T) string {
 	t.Helper()
@@ -154,7 +163,7 @@ func TestThePackageIsInstalledUpgradedAndRemoved(t *testing.T) {
 	}
 
 	dsn, w, address := pgtest.DSN(t), newWitness(t), freeAddress(t)
-	settings := "DATABASE_URL=" + dsn + "\nPUNCTUAL_LISTEN=" + address + "\nPUNCTUAL_AUTH=none\n" + process.CallLoopback + "\n"
+	settings := "DATABASE_URL='" + overTCP(t, dsn) + "'\nPUNCTUAL_LISTEN=" + address + "\nPUNCTUAL_AUTH=none\n" + process.CallLoopback + "\n"
 	must(t, os.WriteFile(filepath.Join(m.dir, "settings"), []byte(settings), 0o600))
 	m.does(t, "cat /mnt/settings >>/etc/punctual/punctual.env; echo "+process.MasterKey+" >/etc/punctual/master.key")
 	m.does(t, "systemctl enable --now punctual.service")
