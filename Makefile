@@ -188,6 +188,10 @@ release: $(HTMX) ## Build a release into dist/; refuses what is not committed or
 	@.ci/install zip ssh-keygen
 	.ci/release $(ARGS)
 
+.PHONY: try-release
+try-release: servers ## Build a release twice, install and upgrade its package, and run its image; as root, on Debian
+	TRY_RELEASE=1 $(GOTEST) $(TESTS) -timeout 60m -run 'ThePackageIs|TheImageRuns|TwoBuilds' ./internal/prove
+
 .PHONY: chart
 chart: ## Lint the Helm chart; validate what it makes, and the manifests, by the schemas of Kubernetes
 	.ci/chart/check

@@ -21,6 +21,14 @@ import (
 	"punctual/internal/process"
 )
 
+// triesRelease begins a test that builds a release, whose tools take minutes to build: `make try-release` runs it.
+func triesRelease(t *testing.T) {
+	t.Helper()
+	if os.Getenv("TRY_RELEASE") == "" {
+		t.Skip("builds a release: `make try-release` does")
+	}
+}
+
 // machine is this machine once more, with a real init: see testdata/machine.sh. What a test installs there is gone with
 // it.
 type machine struct {
@@ -29,6 +37,7 @@ type machine struct {
 
 func newMachine(t *testing.T) machine {
 	t.Helper()
+	triesRelease(t)
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount the files of a machine")
 	}
@@ -215,6 +224,7 @@ var released = regexp.MustCompile(`(?m)^[0-9a-f]{64}  punctual[-_]0\.0\.2\S+$`)
 
 // Whoever builds the same commit again gets the same files.
 func TestTwoBuildsOfAReleaseAreEqual(t *testing.T) {
+	triesRelease(t)
 	t.Parallel()
 	again := t.TempDir()
 	buildRelease(t, "0.0.2", again)
