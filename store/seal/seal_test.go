@@ -129,9 +129,9 @@ func TestWhatDoesNotOpenSaysWhy(t *testing.T) {
 		"cut off":           {off, text[:len(text)-2], "cut off"},
 		"another length":    {off, strings.Replace(text, ":6:", ":7:", 1), "does not decrypt"},
 		"another kind":      {off, strings.Replace(text, ":t:", ":o:", 1), "does not decrypt"},
-		"an unknown form":   {off, "punctual-sealed-9:x", "no sealed value"},
-		"a broken one":      {off, "punctual-sealed-1:x", "no sealed value"},
-		"parts in a column": {off, merged + `{}`, "no sealed value"},
+		"an unknown form":   {off, "punctual-sealed-9:x", "not a sealed value"},
+		"a broken one":      {off, "punctual-sealed-1:x", "not a sealed value"},
+		"parts in a column": {off, merged + `{}`, "not a sealed value"},
 	} {
 		var strict Text
 		err := strict.take(c.by, []byte(c.text))
