@@ -54,7 +54,8 @@ func (s *server) bulkRoutes() {
 		Answers: []string{
 			`{"outcomes":{"runs":350,"succeeded":290,"dead":48,"unended":12,"success_rate":0.858}}`,
 		},
-		Description: "With its progress and, of a replay or backfill, with what became of the runs that it has created so far.",
+		Description: "With its progress and, of a replay or backfill, with what became of the runs that it has created so " +
+			"far.",
 	}, s.getOperation)
 	api.Register(s.api, api.Operation{
 		ID: "list-operations", Route: "GET /v1/operations", Role: auth.RoleViewer, Tag: tagOperations,

@@ -159,7 +159,9 @@ func describeAnswers(op *api.Operation) {
 // describeReplacement adds the fields of a job that a PUT ignores to its body, and says that it needs no name.
 func describeReplacement(schemas map[string]*huma.Schema) {
 	replacement := schemas["JobReplacement"]
-	replacement.Required = slices.DeleteFunc(slices.Clone(replacement.Required), func(field string) bool { return field == "name" })
+	replacement.Required = slices.DeleteFunc(slices.Clone(replacement.Required), func(field string) bool {
+		return field == "name"
+	})
 	replacement.Properties["name"].MinLength = new(1)
 	for _, name := range onlyInJob() {
 		field := *schemas["Job"].Properties[name]

@@ -61,7 +61,8 @@ func onADay(text string, now time.Time, zone *time.Location) (time.Time, error) 
 		}
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%q is not a time; write 2026-12-01 03:00, 03:00, yesterday 03:00, monday 03:00 or -2h",
+		return time.Time{}, fmt.Errorf(
+			"%q is not a time; write 2026-12-01 03:00, 03:00, yesterday 03:00, monday 03:00 or -2h",
 			text)
 	}
 	year, month, day := now.In(zone).Date()

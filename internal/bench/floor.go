@@ -43,7 +43,7 @@ func Floor(ctx context.Context, dsn string, conns int) error {
 	if err != nil {
 		return err
 	}
-	config.MaxConns = int32(conns) //nolint:gosec // a few
+	config.MaxConns = int32(conns)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return err
@@ -60,7 +60,9 @@ func Floor(ctx context.Context, dsn string, conns int) error {
 		fmt.Fprintf(w, `{"n":%d}`, n)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /read", func(w http.ResponseWriter, r *http.Request) { answer(w, r, http.StatusOK, `SELECT 1::bigint`) })
+	mux.HandleFunc("GET /read", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, http.StatusOK, `SELECT 1::bigint`)
+	})
 	mux.HandleFunc("POST /create", func(w http.ResponseWriter, r *http.Request) {
 		definition, err := io.ReadAll(r.Body)
 		if err != nil {

@@ -74,8 +74,8 @@ func runLedger(ctx context.Context, l *lab) {
 	l.must(writeLedger(l, all))
 }
 
-// mostOf is what can be counted, and so does not depend on the machine: the most that a piece of work may take. It leaves
-// a quarter for what a replica does meanwhile, and more for the API, as a slow machine answers few requests.
+// mostOf is what can be counted, and so does not depend on the machine: the most that a piece of work may take. It
+// leaves a quarter for what a replica does meanwhile, and more for the API, as a slow machine answers few requests.
 var mostOf = map[string]struct{ statements, buffers, wal, objects float64 }{
 	"One-shots":        {0.15, 26, 900, 110},
 	"Recurring jobs":   {0.15, 42, 1400, 120},
@@ -93,8 +93,10 @@ func (of costs) figures(l *lab) {
 		name        string
 		value, most float64
 	}{
-		{"statements", sum.Calls, most.statements}, {"buffers", sum.Buffers, most.buffers},
-		{"bytes of WAL", sum.WAL, most.wal}, {"objects allocated", of.allocated.objects, most.objects},
+		{"statements", sum.Calls, most.statements},
+		{"buffers", sum.Buffers, most.buffers},
+		{"bytes of WAL", sum.WAL, most.wal},
+		{"objects allocated", of.allocated.objects, most.objects},
 	} {
 		l.figure(of.kind+", "+f.name, "a "+of.unit, atMost(f.most), f.value)
 	}

@@ -131,7 +131,8 @@ func ownerOf(s *profile.Sample) string {
 				return strings.TrimPrefix(name, "punctual/")
 			}
 			switch {
-			case strings.Contains(name, "gcBgMarkWorker"), strings.Contains(name, "bgsweep"), strings.Contains(name, "bgscavenge"):
+			case strings.Contains(name, "gcBgMarkWorker"), strings.Contains(name, "bgsweep"),
+				strings.Contains(name, "bgscavenge"):
 				outer = "runtime: garbage collection"
 			case strings.HasSuffix(name, "runtime.mcall"), strings.HasSuffix(name, "runtime.schedule"):
 				outer = "runtime: scheduling"

@@ -18,8 +18,8 @@ const (
 // writeLedger writes the ledgers as Markdown, to the file of the configuration or to its output.
 func writeLedger(l *lab, all []costs) error {
 	var to strings.Builder
-	fmt.Fprintf(&to, "# Ledger\n\nWhat a piece of work costs. `make ledger` wrote this on %s, with Punctual %s and Postgres %s on "+
-		"%s.\n", l.report.At.Format(time.DateOnly), l.Version, l.report.Postgres.Version, l.report.Machine)
+	fmt.Fprintf(&to, "# Ledger\n\nWhat a piece of work costs. `make ledger` wrote this on %s, with Punctual %s and Postgres "+
+		"%s on %s.\n", l.report.At.Format(time.DateOnly), l.Version, l.report.Postgres.Version, l.report.Machine)
 	for _, of := range all {
 		of.write(&to)
 	}
@@ -31,8 +31,8 @@ func writeLedger(l *lab, all []costs) error {
 }
 
 func (of costs) write(to io.Writer) {
-	fmt.Fprintf(to, "\n## %s\n\n%d, %.0f a second. Processor time of a %s: Postgres %.1f µs, replica %.1f µs. The replica "+
-		"allocates %.1f objects, %.0f bytes.\n", of.kind, of.n, of.perSecond, of.unit, of.postgres, of.replica,
+	fmt.Fprintf(to, "\n## %s\n\n%d, %.0f a second. Processor time of a %s: Postgres %.1f µs, replica %.1f µs. The "+
+		"replica allocates %.1f objects, %.0f bytes.\n", of.kind, of.n, of.perSecond, of.unit, of.postgres, of.replica,
 		of.allocated.objects, of.allocated.bytes)
 	fmt.Fprintf(to, "\n| statement | calls | µs | buffers | WAL |\n|---|---:|---:|---:|---:|\n")
 	var rest statement
@@ -42,10 +42,11 @@ func (of costs) write(to io.Writer) {
 				rest.Calls+s.Calls, rest.Micros+s.Micros, rest.Buffers+s.Buffers, rest.WAL+s.WAL
 			continue
 		}
-		fmt.Fprintf(to, "| `%s` | %s | %.2f | %.1f | %.0f |\n", strings.ReplaceAll(s.Text, "|", `\|`), perPiece(s.Calls), s.Micros,
-			s.Buffers, s.WAL)
+		fmt.Fprintf(to, "| `%s` | %s | %.2f | %.1f | %.0f |\n", strings.ReplaceAll(s.Text, "|", `\|`),
+			perPiece(s.Calls), s.Micros, s.Buffers, s.WAL)
 	}
-	fmt.Fprintf(to, "| all others | %s | %.2f | %.1f | %.0f |\n", perPiece(rest.Calls), rest.Micros, rest.Buffers, rest.WAL)
+	fmt.Fprintf(to, "| all others | %s | %.2f | %.1f | %.0f |\n", perPiece(rest.Calls), rest.Micros, rest.Buffers,
+		rest.WAL)
 	fmt.Fprintf(to, "\n| function | µs |\n|---|---:|\n")
 	var others float64
 	for i, f := range of.functions {

@@ -90,7 +90,8 @@ func Main(args []string, version Version, sample SampleJobs) (status int) {
 // runsOn returns an error if a command does not run on an operating system.
 func runsOn(system, command string) error {
 	if system == "windows" && slices.Contains([]string{"serve", "dev", "echo"}, command) {
-		return fmt.Errorf("%s runs on Linux and macOS only. Windows has the commands that call the API or the database", command)
+		return fmt.Errorf("%s runs on Linux and macOS only. Windows has the commands that call the API or the database",
+			command)
 	}
 	return nil
 }

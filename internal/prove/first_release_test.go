@@ -202,7 +202,7 @@ func writeFirst(t *testing.T) {
 	await(t, "each kind of row", func() bool {
 		for what, sql := range rowsOfFirst {
 			var n int64
-			if err := conn.QueryRow(t.Context(), sql).Scan(&n); err != nil && err != pgx.ErrNoRows || n == 0 {
+			if err := conn.QueryRow(t.Context(), sql).Scan(&n); err != nil && !errors.Is(err, pgx.ErrNoRows) || n == 0 {
 				t.Logf("no %s yet: %v", what, err)
 				return false
 			}

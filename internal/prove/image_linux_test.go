@@ -77,8 +77,8 @@ func command(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// oneHierarchy runs a program where only one version of control groups is mounted: crun refuses a mixture, even if it is
-// to use none.
+// oneHierarchy runs a program where only one version of control groups is mounted: crun refuses a mixture, even if it
+// is to use none.
 const oneHierarchy = `! mountpoint -q /sys/fs/cgroup/unified || umount /sys/fs/cgroup/unified; exec "$0" "$@"`
 
 // The image runs in its own root file system, read-only, as its user, without any capability. crun starts it, a runtime

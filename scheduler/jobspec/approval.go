@@ -58,7 +58,8 @@ func (c *checker) approval(at string, s Step, whole Definition) {
 	list := s.Approval.Entries()
 	for i, n := range list {
 		if n.Format == FormatPagerDuty || n.Format == FormatAlertmanager {
-			c.add(fmt.Sprintf("%s.approval.notify[%d].format", at, i), "%q is for failures, and an approval is not one", n.Format)
+			c.add(fmt.Sprintf("%s.approval.notify[%d].format", at, i),
+				"%q is for failures, and an approval is not one", n.Format)
 			list[i].Format = FormatJSON // so that nothing else is said of it
 			continue
 		}

@@ -10,8 +10,8 @@ import (
 	"punctual/scheduler/jobspec"
 )
 
-// After an outage many jobs catch up, each with a line of missed slots. What a claim looks up of them, it looks up all at
-// once: with a call for each run that waits, claims of sixty such jobs kept Postgres busy and came no further.
+// After an outage many jobs catch up, each with a line of missed slots. What a claim looks up of them, it looks up all
+// at once: with a call for each run that waits, claims of sixty such jobs kept Postgres busy and came no further.
 func TestAClaimOfManyLinesLooksTheirRunsUpAtOnce(t *testing.T) {
 	c := OpenReplica(t, pgtest.Clone(t))
 	c.Exec(`CREATE SEQUENCE public.calls`)

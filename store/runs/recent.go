@@ -154,8 +154,8 @@ func QueueLast(b *pgx.Batch, runs *[]Run, w days.Window, jobs string, args ...an
 }
 
 // LastOf returns the query for the newest run or skip, within a window, of one job that the caller reads too: an SQL
-// query gives its id. It joins no other table, which would take longer than to find the run: Complete fills in what they
-// have.
+// query gives its id. It joins no other table, which would take longer than to find the run: Complete fills in what
+// they have.
 func LastOf(job string) *days.Text {
 	return &days.Text{Write: func(w days.Window) string {
 		return `
