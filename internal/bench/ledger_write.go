@@ -18,8 +18,8 @@ const (
 // writeLedger writes the ledgers as Markdown, to the file of the configuration or to its output.
 func writeLedger(l *lab, all []costs) error {
 	var to strings.Builder
-	fmt.Fprintf(&to, "# Ledger\n\nWhat a piece of work costs. `make ledger` wrote this on %s, with Punctual %s and Postgres "+
-		"%s on %s.\n", l.report.At.Format(time.DateOnly), l.Version, l.report.Postgres.Version, l.report.Machine)
+	fmt.Fprintf(&to, "# Ledger\n\nWhat a piece of work costs. `make ledger` wrote this on %s, with Punctual %s and "+
+		"Postgres %s on %s.\n", l.report.At.Format(time.DateOnly), l.Version, l.report.Postgres.Version, l.report.Machine)
 	for _, of := range all {
 		of.write(&to)
 	}

@@ -10,8 +10,8 @@ import (
 
 var tableRow = regexp.MustCompile(`(?m)^\|.*$`)
 
-// A page answers one question of one reader. The words of its text, without code, tables and the links to its neighbors,
-// may not outgrow that.
+// A page answers one question of one reader. The words of its text, without code, tables and the links to its
+// neighbors, may not outgrow that.
 func TestPagesStayShort(t *testing.T) {
 	t.Parallel()
 	for pattern, most := range map[string]int{
