@@ -56,7 +56,7 @@ $(HTMX): $(PAGES_NODE)
 DIR ?= /tmp/punctual-pictures
 
 .PHONY: pictures
-pictures: servers $(HTMX) ## Write pictures of the pages and their states into DIR, and make that of the README anew
+pictures: servers $(HTMX) ## Write pictures of the pages and their states into DIR, and replace that of the README
 	@mkdir -p $(DIR)
 	$(GO) test ./$(PAGES) -count=1 -timeout 15m -run '^TestInABrowser' -args -pictures=$(abspath $(DIR))
 	cp $(DIR)/pages-job.png docs/
@@ -132,7 +132,7 @@ fmt: $(GOLANGCI) ## Format all Go files (gofumpt)
 	$(GOLANGCI) fmt ./...
 
 .PHONY: generate
-generate: ## Write generated files and golden files anew
+generate: ## Rewrite generated files and golden files
 	$(GO) generate ./...
 
 .PHONY: bench
@@ -142,7 +142,7 @@ bench: build ## Measure throughput, lateness and cost on a private Postgres (ARG
 	./bin/bench --json testdata/bench/latest.json $(ARGS)
 
 .PHONY: ledger
-ledger: build ## Write testdata/bench/ledger.md anew: what a run and a request cost, by statement and by function
+ledger: build ## Rewrite testdata/bench/ledger.md: what a run and a request cost, by statement and by function
 	@.ci/install postgresql
 	$(BUILD) -o bin/bench ./internal/bench/cmd
 	./bin/bench --only=ledger --ledger testdata/bench/ledger.md $(ARGS)
@@ -179,7 +179,7 @@ fuzz: ## Run every fuzzer (FUZZ=30s says how long each; PKG=./httpapi narrows it
 	done
 
 .PHONY: zones
-zones: ## Make the time zone data anew, from the newest release that Debian serves
+zones: ## Replace the time zone data from the newest release that Debian serves
 	@.ci/install zip unzip
 	scheduler/cron/refresh.sh
 

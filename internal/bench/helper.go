@@ -14,8 +14,7 @@ const (
 	floorHelper  = "floor"
 )
 
-// Helper is what the program of a benchmark does first: if its arguments ask for the target or for the bare loop, it is
-// that.
+// Helper is what the program of a benchmark does first: if its arguments ask for one of these processes, it is that.
 func Helper(ctx context.Context, version string, args []string) (is bool, err error) {
 	switch {
 	case len(args) > 0 && args[0] == "serve": // a replica of the ledger

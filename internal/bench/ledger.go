@@ -35,7 +35,7 @@ type statement struct {
 // allocations are what a piece of work allocates in the replica.
 type allocations struct{ objects, bytes float64 }
 
-// preload is what the costs needs of Postgres. It makes each statement somewhat dearer, so no other benchmark has it.
+// preload is what the ledger needs of Postgres. It makes each statement somewhat dearer, so no other benchmark has it.
 var preload = map[string]string{
 	"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "top", "compute_query_id": "on",
 }
@@ -61,8 +61,8 @@ func runLedger(ctx context.Context, l *lab) {
 		l.exec(ctx, `VACUUM (ANALYZE)`)
 		l.inTime("the load was vacuumed", due.Add(-time.Second/2), "it should have been")
 		l.until(ctx, due.Add(-300*time.Millisecond))
-		of := replica.measure(ctx, l, n, func() burst {
-			return l.measured(ctx, due, fmt.Sprintf("/ledger/%s%d", kind.name[:3], try), n, to, replica.Replica)
+		of := replica.measure(ctx, l, func() (burst, int) {
+			return l.measured(ctx, due, fmt.Sprintf("/ledger/%s%d", kind.name[:3], try), n, to, replica.Replica), n
 		})
 		of.kind, of.unit = kind.name, "run"
 		all = append(all, of)
@@ -120,22 +120,20 @@ func (l *lab) costsOfAPI(ctx context.Context, replica *profiledReplica) (all []c
 		}},
 	} {
 		l.say("%s: %d clients", kind.name, l.Sizes.APIClients)
-		var done int
-		of := replica.measure(ctx, l, 0, func() burst {
+		of := replica.measure(ctx, l, func() (burst, int) {
 			before, postgres := cpu(replica.PID()), cpu(l.db.postmaster)
 			n, perSecond := l.hammer(ctx, kind.send)
-			done = n
 			return burst{
 				perSecond: perSecond,
 				postgres:  1e6 * (cpu(l.db.postmaster) - postgres) / float64(n),
 				replica:   1e6 * (cpu(replica.PID()) - before) / float64(n),
-			}
+			}, n
 		})
 		if made == 0 {
-			made = done
+			made = of.n
 		}
 		of.kind, of.unit = kind.name, "request"
-		all = append(all, of.each(done))
+		all = append(all, of)
 	}
 	return all
 }

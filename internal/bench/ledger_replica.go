@@ -46,8 +46,9 @@ type function struct {
 func (l *lab) profiled(ctx context.Context, flags ...string) *profiledReplica {
 	itself, err := os.Executable()
 	l.must(err)
-	dir, err := os.MkdirTemp("", "punctual-costs-")
+	dir, err := os.MkdirTemp("", "punctual-ledger-")
 	l.must(err)
+	context.AfterFunc(ctx, func() { _ = os.RemoveAll(dir) }) // the benchmark is over
 	binary := l.Binary
 	defer func() { l.Binary = binary }()
 	l.Binary = itself
@@ -80,12 +81,13 @@ func serveProfiled(args []string) (status int) {
 	return command.Main(args, "bench", nil)
 }
 
-// measure measures work on the replica: n pieces, or 0 if the caller divides by the number.
-func (r *profiledReplica) measure(ctx context.Context, l *lab, n int, work func() burst) (of costs) {
+// measure measures work on the replica. The work returns what it has seen itself, and of how many pieces it was.
+func (r *profiledReplica) measure(ctx context.Context, l *lab, work func() (burst, int)) (of costs) {
 	_ = os.Remove(r.file)
 	l.exec(ctx, `SELECT ledger.pg_stat_statements_reset()`)
 	l.must(r.Signal(syscall.SIGUSR1))
-	of.burst = work()
+	var n int
+	of.burst, n = work()
 	l.must(r.Signal(syscall.SIGUSR1))
 	of.statements = l.statements(ctx)
 	l.must(await(ctx, "the profile of the replica", 5*time.Millisecond, func() (bool, error) {
@@ -102,10 +104,7 @@ func (r *profiledReplica) measure(ctx context.Context, l *lab, n int, work func(
 	var sums [2]float64
 	l.must(json.Unmarshal(stats, &sums))
 	of.allocated = allocations{sums[0], sums[1]}
-	if n > 0 {
-		of = of.each(n)
-	}
-	return of
+	return of.each(n)
 }
 
 // byFunction gives each sample to the innermost function of Punctual on its stack, the dearest first. Samples without

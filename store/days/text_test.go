@@ -8,9 +8,11 @@ import (
 func TestATextIsWrittenAnewForAnotherWindow(t *testing.T) {
 	n := 0
 	text := Text{Write: func(w Window) string { n++; return w.On(`id`) }}
-	today, later := Near(), Near()
-	later.From = later.From.AddDate(0, 0, 1)
-	for _, w := range []Window{today, today, later, later, today} {
+	day := func(now time.Time) Window { return Window{From: dayOf(now)} }
+	noon := dayOf(time.Now()).Add(12 * time.Hour)
+	for _, w := range []Window{
+		day(noon), day(noon.Add(time.Second)), day(noon.AddDate(0, 0, 1)), day(noon.AddDate(0, 0, 1).In(time.Local)), day(noon),
+	} {
 		if got := text.In(w); got != w.On(`id`) {
 			t.Errorf("the text of %+v is %s", w, got)
 		}

@@ -16,6 +16,7 @@ import (
 	"punctual/internal/pgtest"
 	. "punctual/internal/storetest"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/jobspec"
 	"punctual/store"
 	"punctual/store/days"
 	"punctual/store/jobs"
@@ -99,6 +100,19 @@ func TestTheLastRunMayBeOlderThanItsJob(t *testing.T) {
 		ran := c.Ran(c.Get(job).ID, past.Add(2*time.Hour), domain.StatusSucceeded)
 		if last := c.Get(job).LastRun; last == nil || last.ID != ran {
 			t.Errorf("%s: the last run is %+v", job, last)
+		}
+	}
+}
+
+// How many attempts the last run may have is what the version of the job says that the run sends.
+func TestTheLastRunHasTheAttemptsOfItsVersion(t *testing.T) {
+	c := NewFixture(t)
+	attempts := func(n int) Option { return func(d *jobspec.Definition) { d.Retry.MaxAttempts = n } }
+	c.Ran(c.Create("job", attempts(7)).ID, c.Ago(0), domain.StatusSucceeded)
+	for _, most := range []int{7, 2} {
+		c.Edit("job", attempts(most))
+		if last := c.Get("job").LastRun; last == nil || last.JobVersion != 1 || last.MaxAttempts != 7 {
+			t.Errorf("of a job with %d attempts the last run is %+v", most, last)
 		}
 	}
 }
