@@ -22,15 +22,20 @@ type deadPort struct {
 
 func newDeadPort(t *testing.T) *deadPort {
 	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	must(t, err)
-	syscall.CloseOnExec(fd)
-	must(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-	name, err := syscall.Getsockname(fd)
-	must(t, err)
-	p := &deadPort{t: t, fd: fd, addr: fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)}
-	t.Cleanup(func() { _ = syscall.Close(p.fd) })
-	return p
+	bound := func(port int) (fd, is int) {
+		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+		must(t, err)
+		syscall.CloseOnExec(fd)
+		t.Cleanup(func() { _ = syscall.Close(fd) })
+		must(t, syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1))
+		must(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: port}))
+		name, err := syscall.Getsockname(fd)
+		must(t, err)
+		return fd, name.(*syscall.SockaddrInet4).Port
+	}
+	_, port := bound(0)
+	fd, _ := bound(port) // Linux gives a port that it has chosen to others once the socket no longer listens
+	return &deadPort{t: t, fd: fd, addr: fmt.Sprintf("127.0.0.1:%d", port)}
 }
 
 // open starts a witness on the port.
@@ -90,5 +95,22 @@ func ramps(t *testing.T, requests []Request) {
 	t.Logf("at most %d in flight to the target that was up again", most)
 	if most < 3 {
 		t.Error("the target was not given more as it answered")
+	}
+}
+
+// A target may die and come back as often as a test likes. (On a port that Linux had chosen it came back on another.)
+func TestADeadPortIsTheSameAgain(t *testing.T) {
+	t.Parallel()
+	p := newDeadPort(t)
+	for range 3 {
+		w := p.open()
+		if _, text := ask(t, http.MethodGet, "http://"+p.addr+"/up", ""); len(w.Requests()) != 1 {
+			t.Fatalf("%d requests, and the answer %q", len(w.Requests()), text)
+		}
+		p.close(w)
+		if c, err := net.Dial("tcp", p.addr); err == nil {
+			_ = c.Close()
+			t.Fatal("it takes connections while it is closed")
+		}
 	}
 }
