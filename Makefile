@@ -70,7 +70,7 @@ build: $(HTMX) ## Build bin/punctual
 
 # Programs that tests need besides Go. Third-party libraries verify signatures and talk to Postgres; npm installs them by
 # their lock files.
-LIBRARIES := $(patsubst %,testdata/%/node_modules/.package-lock.json,standardwebhooks node-postgres)
+LIBRARIES := $(patsubst %,testdata/%/node_modules/.package-lock.json,standardwebhooks node-postgres generators)
 
 .PHONY: needs
 needs:

@@ -26,10 +26,10 @@ func (s *server) auditRoutes() {
 }
 
 type listAuditInput struct {
-	Action     string       `query:"action" enum:"job.create,job.update,job.pause,job.resume,job.delete,job.restore,job.backfill,run.trigger,run.cancel,run.move,run.approve,run.reject,dead_letter.replay,dead_letter.resolve,operation.create,operation.cancel,api_key.create,api_key.revoke,tenant.create,tenant.update,tenant.delete,secret.put,secret.delete,secret.rotate,signing_secret.create,signing_secret.delete,deployment.freeze,deployment.unfreeze,deployment.adopt,tenant.freeze,tenant.unfreeze,tenant.grant,tenant.revoke,breaker.reset,set_aside.retry,set_aside.drop" doc:"Only changes with this action."`
+	Action     string       `query:"action" enum:"job.create,job.update,job.pause,job.resume,job.delete,job.restore,job.backfill,run.trigger,run.cancel,run.move,run.approve,run.reject,dead_letter.replay,dead_letter.resolve,operation.create,operation.cancel,api_key.create,api_key.revoke,tenant.create,tenant.update,tenant.delete,secret.put,secret.delete,secret.rotate,signing_secret.create,signing_secret.delete,limit.put,limit.delete,deployment.freeze,deployment.unfreeze,deployment.adopt,tenant.freeze,tenant.unfreeze,tenant.grant,tenant.revoke,breaker.reset,set_aside.retry,set_aside.drop" doc:"Only changes with this action."`
 	Actor      string       `query:"actor" maxLength:"256" doc:"Only changes by this actor: the id or name of a key, the subject of a token, or a login."`
 	Key        string       `query:"key" maxLength:"128" doc:"Only changes made with this API key, which may be revoked: its prefix, never the whole key." example:"punctual_5f0e8b110c6d9a44"`
-	Resource   string       `query:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret,deployment,breaker,set_aside" doc:"Only changes to this kind of resource."`
+	Resource   string       `query:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret,limit,deployment,breaker,set_aside" doc:"Only changes to this kind of resource."`
 	ResourceID string       `query:"resource_id" format:"uuid" doc:"Only changes to the resource with this id."`
 	Name       string       `query:"name" maxLength:"128" doc:"Only changes to resources that had this name at that time."`
 	Job        string       `query:"job" maxLength:"128" doc:"Only changes to this job, its runs and its dead letters: the job's id or name. The job may be deleted."`

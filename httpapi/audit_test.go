@@ -2,17 +2,21 @@ package httpapi
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/jobspec"
 	"punctual/store/audit"
 	"punctual/store/jobs"
+	"punctual/store/pg"
 )
 
 func TestTheAuditLogTellsWhoChangedWhat(t *testing.T) {
@@ -97,4 +101,32 @@ func TestTheAuditLogIsReadByKey(t *testing.T) {
 		t.Errorf("the operator has made %d changes", len(got))
 	}
 	beta.do("GET", "/v1/audit-log?key="+acting.Prefix, "").code(problem.CodeNotFound)
+}
+
+// The log can be filtered by each action and each kind of resource. (Changes of limits could not be asked for.)
+func TestTheAuditLogCanBeFilteredByEachAction(t *testing.T) {
+	t.Parallel()
+	paths := static200(t, "/openapi.json").fields()["paths"]
+	resources := map[string]bool{}
+	for _, action := range audit.Actions {
+		resources[action.Resource()] = true
+	}
+	want := map[string][]string{
+		"action": pg.Texts(slices.Sorted(slices.Values(audit.Actions))), "resource": slices.Sorted(maps.Keys(resources)),
+	}
+	for _, v := range dig(paths, "/v1/audit-log", "get", "parameters").([]any) {
+		name := dig(v, "name").(string)
+		if want[name] == nil {
+			continue
+		}
+		got := api.Texts(dig(v, "schema", "enum").([]any))
+		slices.Sort(got)
+		if diff := cmp.Diff(want[name], got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		delete(want, name)
+	}
+	if len(want) > 0 {
+		t.Errorf("no parameter is called %v", want)
+	}
 }

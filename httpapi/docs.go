@@ -4,11 +4,9 @@ import (
 	"bytes"
 	_ "embed" // the page's template and style
 	"encoding/json"
-	"fmt"
 	"html/template"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -245,12 +243,11 @@ func docsFieldsOf(schema *huma.Schema) []docsField {
 	var required, optional []docsField
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		p := schema.Properties[name]
+		meaning, byDefault, _ := strings.Cut(p.Description, "Absent: ")
 		f := docsField{
-			Name: name, Description: p.Description, Required: slices.Contains(schema.Required, name), Type: docsTypeOf(p),
+			Name: name, Description: meaning, Default: strings.TrimSuffix(byDefault, "."),
+			Required: slices.Contains(schema.Required, name), Type: docsTypeOf(p),
 			Choices: strings.Join(api.Texts(p.Enum), ", "),
-		}
-		if p.Default != nil {
-			f.Default = fmt.Sprint(reflect.Indirect(reflect.ValueOf(p.Default))) // huma has a pointer for one of a *int
 		}
 		if f.Required {
 			required = append(required, f)

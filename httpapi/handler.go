@@ -50,7 +50,7 @@ func NewHandler(c Config) (http.Handler, error) {
 	mux.MethodNotAllowed(s.wrongMethod)
 
 	s.api = &api.API{
-		API: humachi.New(mux, humaConfig()), Log: c.Log, Admit: s.admit, NotFound: noSuchJob,
+		API: humachi.New(mux, humaConfig(c.Version)), Log: c.Log, Admit: s.admit, NotFound: noSuchJob,
 	}
 	if c.Store.HasStandby() {
 		s.api.Past = s.readPast

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"maps"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -21,18 +21,15 @@ import (
 	"punctual/store/pg"
 )
 
-// apiVersion is the version of the API, not of the binary.
-const apiVersion = "1.0.0"
-
 // humaConfig leaves out everything that huma adds by itself: its documentation page loads from other hosts, and its
-// schema links put a $schema into every body.
-func humaConfig() huma.Config {
+// schema links put a $schema into every body. The version of the API is that of the binary.
+func humaConfig(version string) huma.Config {
 	return huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{
 				Title:   "Punctual",
-				Version: apiVersion,
+				Version: cmp.Or(version, "dev"),
 				Description: "Fires HTTP jobs from Postgres, on time. Instants are RFC 3339 in UTC. Durations are Go duration " +
 					"strings such as 90s or 24h, returned as they were written. In a request, null and absence are the same. " +
 					"Unknown fields are errors. Errors are application/problem+json (RFC 9457) with a stable code, and name every " +
@@ -95,8 +92,9 @@ func (s *server) describe() {
 	schemas["Problem"].Properties["code"].Enum = pg.Column(sortedCodes(), func(c problem.Code) any { return c })
 	describeNulls(schemas, types)
 	summarized(schemas)
+	describePatch(schemas) // first, because an absent field of a patch has no default
 	describeDefaults(schemas, s.api.Operations)
-	describePatch(schemas)
+	describeActions(schemas, s.api.Operations)
 	for _, op := range s.api.Operations {
 		describeRole(op)
 		describeAnswers(op)
@@ -131,13 +129,47 @@ func describeNulls(schemas map[string]*huma.Schema, types huma.Registry) {
 func describePatch(schemas map[string]*huma.Schema) {
 	patch := schemas["JobPatch"]
 	patch.Required = nil
-	target := *schemas["Target"]
+	target, auth := copied(schemas["Target"]), copied(schemas["Auth"])
 	target.Required, target.Description = nil, patch.Properties["target"].Description
-	auth := *schemas["Auth"]
 	auth.Required, auth.Description = nil, target.Properties["auth"].Description
-	target.Properties = maps.Clone(target.Properties)
-	target.Properties["auth"] = &auth
-	patch.Properties["target"] = &target
+	target.Properties["auth"] = auth
+	patch.Properties["target"] = target
+}
+
+// copied returns a copy of a schema whose fields can be changed by themselves.
+func copied(of *huma.Schema) *huma.Schema {
+	c := *of
+	c.Properties = make(map[string]*huma.Schema, len(of.Properties))
+	for name, field := range of.Properties {
+		f := *field
+		c.Properties[name] = &f
+	}
+	return &c
+}
+
+// describeActions names the constants of actions, which generators would otherwise name like types: RunTrigger.
+func describeActions(schemas map[string]*huma.Schema, operations []*api.Operation) {
+	name := func(of *huma.Schema) {
+		of.Extensions = map[string]any{"x-enum-varnames": pg.Column(of.Enum, func(action any) string {
+			words := strings.FieldsFunc(fmt.Sprint(action), func(r rune) bool { return r == '.' || r == '_' })
+			for i, w := range words {
+				words[i] = strings.ToUpper(w[:1]) + w[1:]
+			}
+			return "Action" + strings.Join(words, "")
+		})}
+	}
+	for _, op := range operations {
+		for _, p := range op.Doc.Parameters {
+			if p.Name == "action" {
+				name(p.Schema)
+			}
+		}
+	}
+	for _, s := range schemas {
+		if p := s.Properties["action"]; p != nil && len(p.Enum) > 0 {
+			name(p)
+		}
+	}
 }
 
 // describeAnswers tells apart answers that have one type.

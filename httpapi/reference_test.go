@@ -83,20 +83,20 @@ func fieldsOf(of reflect.Type) (names []string) {
 func fieldRow(name string, field map[string]any, required bool) string {
 	words, _ := field["description"].(string)
 	meaning, byDefault, _ := strings.Cut(words, "Absent: ")
-	value, known := field["default"]
+	byDefault = strings.TrimSuffix(byDefault, ".")
 	switch {
 	case required:
 		byDefault = "required"
-	case known:
-		byDefault = "`" + strings.Trim(fmt.Sprint(value), `"`) + "`"
 	case byDefault == "":
 		byDefault = "see [" + name + "](#" + name + ")"
+	case byDefault != "none" && !strings.Contains(byDefault, " "):
+		byDefault = "`" + byDefault + "`"
 	}
 	if choices, ok := field["enum"].([]any); ok {
 		meaning = strings.TrimSpace(meaning) + " One of `" + strings.Join(api.Texts(choices), "`, `") + "`."
 	}
 	cells := []string{
-		"`" + name + "`", typeWords(field), strings.TrimSuffix(byDefault, "."), strings.TrimSpace(meaning),
+		"`" + name + "`", typeWords(field), byDefault, strings.TrimSpace(meaning),
 	}
 	for i, cell := range cells {
 		cells[i] = strings.ReplaceAll(placeholders.ReplaceAllString(cell, "`$0`"), "|", `\|`)

@@ -57,7 +57,7 @@ func TestRolesAreThoseOfOperations(t *testing.T) {
 			t.Errorf("%s needs %q", id, role)
 		}
 	}
-	bare := &api.API{API: huma.NewAPI(humaConfig(), nopAdapter{})}
+	bare := &api.API{API: huma.NewAPI(humaConfig(""), nopAdapter{})}
 	api.Register(bare, api.Operation{ID: "frobnicate", Route: "GET /v1/frobnicate/{name}"},
 		func(context.Context, int32, *struct{}) (*struct{}, error) { return nil, nil })
 	want := []string{"a role for frobnicate", "a check of the names in the path of frobnicate"}

@@ -77,15 +77,19 @@ func awaitFor(t testing.TB, limit time.Duration, what string, condition func() b
 	}
 }
 
-// mostProgress bounds how long work is waited for that goes on.
-const mostProgress = 5 * patience
+// mostProgress bounds how long work is waited for that goes on. A soak leaves a backlog that is longer than itself: jobs
+// that fire each second and catch up one slot at a time need two seconds for a slot.
+func mostProgress() time.Duration {
+	length, _ := time.ParseDuration(os.Getenv("SOAK"))
+	return 5*patience + 2*length
+}
 
 // awaitProgress is awaitFor as long as there is progress: a backlog takes the longer, the slower the machine is.
 func awaitProgress(t testing.TB, what string, condition func() (done bool, progress int64)) {
 	t.Helper()
 	var last int64
 	moved := time.Now()
-	awaitFor(t, mostProgress, what, func() bool {
+	awaitFor(t, mostProgress(), what, func() bool {
 		done, progress := condition()
 		if progress != last {
 			last, moved = progress, time.Now()
@@ -269,7 +273,7 @@ SELECT coalesce(string_agg(what, E'\n'), '') FROM (
 // atRest waits until no run is waiting or in flight and no operation has runs to order, and then reads the facts.
 func atRest(t testing.TB, dsn string, w *Witness) Facts {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), mostProgress+patience) // for the wait, and for reading
+	ctx, cancel := context.WithTimeout(t.Context(), mostProgress()+patience) // for the wait, and for reading
 	defer cancel()
 	conn := connect(t, dsn)
 	defer func() {

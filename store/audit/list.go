@@ -24,7 +24,7 @@ type JobChange struct {
 	Actor      *string         `json:"actor" doc:"Who made the change: the id of a key, the subject of a token, or a login. Null: unknown." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	ActorName  *string         `json:"actor_name" doc:"The name of the key, if the actor is one." example:"deploy"`
 	Action     Action          `json:"action" doc:"The change: the kind of resource, a dot, a verb." example:"job.pause"`
-	Resource   string          `db:"-" json:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret,deployment,breaker,set_aside" doc:"The kind of resource that was changed." example:"job"`
+	Resource   string          `db:"-" json:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret,limit,deployment,breaker,set_aside" doc:"The kind of resource that was changed." example:"job"`
 	ResourceID *uuid.UUID      `json:"resource_id" format:"uuid" nullable:"true" doc:"Id of the resource that was changed."`
 	JobID      *uuid.UUID      `json:"job_id" format:"uuid" nullable:"true" doc:"The job that the change is about, also for a change to one of its runs."`
 	Name       *string         `json:"name" doc:"The name of the resource at that time; for a run or dead letter, the name of its job." example:"daily-invoice-gen"`
