@@ -160,22 +160,29 @@ WITH freed AS (
       AND e.active_run = r.id
       AND r.id = ANY($2::uuid[])
       AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled')
-    RETURNING e.job_id, CASE WHEN r.reason = 'replaced' THEN e.waiting_run END AS successor)
+    RETURNING e.job_id, CASE WHEN r.reason = 'replaced' THEN e.waiting_run END AS successor),
+next AS MATERIALIZED (
+    SELECT e.successor IS NOT NULL AS succeeds, coalesce(e.successor, (
+        SELECT w.run_id FROM punctual.ready w
+        WHERE w.job_id = e.job_id AND w.waits = 'gate' ORDER BY w.run_id LIMIT 1)) AS run_id
+    FROM freed e),
+due AS MATERIALIZED ( -- looked up at once, and only if there are any: runs_of plans anew for each call
+    SELECT r.id, r.due_at
+    FROM (SELECT array_agg(run_id) AS ids FROM next WHERE run_id IS NOT NULL HAVING count(*) > 0) n
+    CROSS JOIN LATERAL punctual.runs_of(n.ids) r)
 UPDATE punctual.ready y
 SET waits = 'turn',
     due_at = CASE
-        WHEN e.successor IS NULL OR (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r) > now()
-        THEN greatest(now(), (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r))
+        WHEN NOT n.succeeds OR d.due_at > now() THEN greatest(now(), d.due_at)
         ELSE least(now(), (
             SELECT o.due_at - interval '1 ms'
             FROM punctual.ready o
             WHERE o.lane = y.lane AND o.tenant = y.tenant AND o.` + Claimable + ` AND o.due_at <= now()
             ORDER BY o.due_at LIMIT 1))
         END
-FROM freed e
-WHERE y.run_id = coalesce(e.successor, (
-    SELECT w.run_id FROM punctual.ready w
-    WHERE w.job_id = e.job_id AND w.waits = 'gate' ORDER BY w.run_id LIMIT 1))`
+FROM next n
+LEFT JOIN due d ON d.id = n.run_id
+WHERE y.run_id = n.run_id`
 
 const deleteLeases = `DELETE FROM punctual.claims WHERE id = ANY((SELECT $1::uuid[])::uuid[])`
 
