@@ -24,6 +24,7 @@ type Plan struct {
 	Read     int     `json:"Shared Read Blocks"`
 	Compared float64 `json:"Rows Removed by Join Filter"`
 	InVain   float64 `json:"Rows Removed by Filter"`
+	Loops    float64 `json:"Actual Loops"`
 	Plans    []Plan
 }
 
@@ -36,6 +37,15 @@ func (p Plan) Scans(relation string) (nodes []string) {
 		nodes = append(nodes, child.Scans(relation)...)
 	}
 	return nodes
+}
+
+// AllCompared returns how many pairs of rows the joins of the plan have compared in vain.
+func (p Plan) AllCompared() float64 {
+	all := p.Compared * max(1, p.Loops)
+	for _, child := range p.Plans {
+		all += child.AllCompared()
+	}
+	return all
 }
 
 // Explain runs a statement, returns its plan with the pages that it read, and rolls its changes back.
