@@ -34,7 +34,7 @@ const Superuser = "postgres"
 
 // startPatience bounds Start and Restart if their context has no deadline. It leaves room for crash recovery on a slow
 // disk.
-const startPatience = time.Minute
+const startPatience = 3 * time.Minute
 
 // Config says where a Server lives and how it runs. Only Dir is required.
 type Config struct {

@@ -56,7 +56,10 @@ func (m mix) jobs(url string) (jobs []process.JobSpec) {
 		}
 		for _, policy := range []string{"allow", "forbid", "replace", "wait"} {
 			add("prompt-"+policy, promptPath, process.JobSpec{"concurrency_policy": policy})
-			add("slow-"+policy, slowPath, process.JobSpec{"concurrency_policy": policy})
+			add("slow-"+policy, slowPath, process.JobSpec{
+				"concurrency_policy": policy,
+				"missed":             map[string]any{"policy": "fire_all", "window": "60s"}, // it cannot make up for more
+			})
 			add("flaky-"+policy, flakyPath, process.JobSpec{"concurrency_policy": policy})
 			add("long-"+policy, longPath, process.JobSpec{
 				"concurrency_policy": policy,

@@ -166,7 +166,7 @@ next AS MATERIALIZED (
         SELECT w.run_id FROM punctual.ready w
         WHERE w.job_id = e.job_id AND w.waits = 'gate' ORDER BY w.run_id LIMIT 1)) AS run_id
     FROM freed e),
-due AS MATERIALIZED ( -- looked up at once, and only if there are any: runs_of plans anew for each call
+due AS MATERIALIZED ( -- looked up at once, and only if there are any: each call of runs_of plans its query
     SELECT r.id, r.due_at
     FROM (SELECT array_agg(run_id) AS ids FROM next WHERE run_id IS NOT NULL HAVING count(*) > 0) n
     CROSS JOIN LATERAL punctual.runs_of(n.ids) r)
