@@ -155,10 +155,10 @@ SELECT id FROM accepted`
 const releaseGates = `
 WITH freed AS (
     UPDATE punctual.exclusive e SET active_run = NULL
-    FROM punctual.runs r
-    WHERE e.job_id = ANY($1::uuid[])
+    FROM {runs} r
+    WHERE e.job_id = {ids}
       AND e.active_run = r.id
-      AND r.id = ANY($2::uuid[])
+      AND r.id = {others}
       AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled')
     RETURNING e.job_id, CASE WHEN r.reason = 'replaced' THEN e.waiting_run END AS successor),
 next AS MATERIALIZED (

@@ -119,7 +119,7 @@ func (f *finishing) queue(b *pgx.Batch) {
 	queueReported(b, f.outcomes)
 	queueOutcomes(b, f.outcomes, f.on, f.written)
 	if len(gated) > 0 {
-		b.Queue(releaseGates, gated, runs).Exec(func(due pgconn.CommandTag) error {
+		f.on.Queue(b, releaseGates, gated, runs).Exec(func(due pgconn.CommandTag) error {
 			f.freed = due.RowsAffected() > 0
 			return nil
 		})
