@@ -1,3 +1,5 @@
+//prove:alerts
+
 package prove
 
 import (
@@ -34,8 +36,10 @@ func rulesSooner(t *testing.T) string {
 	})
 }
 
-// Each rule fires by the fault that it is for: Prometheus scrapes real replicas while it lasts. Before it, with healthy
-// replicas, no rule fires. When it has ended, all alarms end. No rule fires that the scene does not name.
+// Real replicas meet the faults below, under a real Prometheus. Each fires its rules and no others, and then all end.
+//
+// Before it, with healthy replicas, no rule fires. Each duration of the rules is a sixtieth here: how long a condition
+// holds, and how far back a rule looks.
 func TestEachAlarmFiresByItsFault(t *testing.T) {
 	for _, scene := range scenes {
 		t.Run(scene.name, func(t *testing.T) {
@@ -85,7 +89,9 @@ func TestEachAlarmFiresByItsFault(t *testing.T) {
 	}
 }
 
-// Each rule has a fault, and README.md tells which.
+// Each rule of docs/deploy/rules.yml has its fault.
+//
+//prove:other
 func TestEachAlarmHasItsFault(t *testing.T) {
 	t.Parallel()
 	var fired, rules, told []string

@@ -1,3 +1,5 @@
+//prove:clocks
+
 package prove
 
 import (
@@ -13,7 +15,9 @@ import (
 	"punctual/internal/process"
 )
 
-// The test sets the database's clock five minutes ahead, back again, and ahead once more.
+// Postgres's clock is set 5 minutes ahead, back, and ahead. Nothing is early or sent twice, missed slots are recorded.
+//
+// No run is created or claimed before it is due by that clock, and living replicas are not taken for dead.
 func TestStepsOfTheDatabasesClockFireNothingEarlyOrTwice(t *testing.T) {
 	t.Parallel()
 	const step = 5 * time.Minute

@@ -1,3 +1,5 @@
+//prove:targets
+
 package prove
 
 import (
@@ -23,6 +25,7 @@ func theRun(t *testing.T, a *client.Client, job string) runView {
 	return finalRun(t, a, runs[0].ID)
 }
 
+// A target fails, hangs, drops connections, redirects or says Retry-After. Each run ends as the reference says.
 func TestFailedAttemptsEndAsTheyShould(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
