@@ -222,10 +222,10 @@ var malformedHosts = []string{
 	"ⓛocalhost", "[::ffff:127.0.0.1", "::1", "[127.0.0.1]", "[v1.x]", " 127.0.0.1", "127.0.0.1 ", "127.0.0.1\\t",
 }
 
-// A target is at a private or metadata address, in some 60 notations. It gets 422 or `blocked_address`, and no
-// connection.
+// A target is at a private or metadata address, in some 60 notations. Nothing connects to it.
 //
-// Also loopback and link-local. A job that was written before the address was forbidden gets blocked_address.
+// Also loopback and link-local. A new job gets 422. A job that was written before the address was forbidden gets
+// blocked_address.
 //
 //prove:addresses
 func TestNoNotationOfAForbiddenAddressIsCalled(t *testing.T) {

@@ -149,10 +149,10 @@ func (s *service) everything(tenant int32) string {
 
 var anyID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// Each role uses another tenant's ids on every route. It gets the same 404 as for a resource that never existed.
+// Each role uses another tenant's ids on every route. It gets the same 404 as for an unknown one.
 //
-// Byte for byte. Also names, and filters by the other tenant's resources. The routes are those of the OpenAPI document.
-// Nothing is shown, and nothing changes.
+// Byte for byte, as for a resource that never existed. Also names, and filters by the other tenant's resources. The
+// routes are those of the OpenAPI document. Nothing is shown, and nothing changes.
 //
 //prove:tenants
 func TestNobodyTrespasses(t *testing.T) {

@@ -52,7 +52,7 @@ func TestNoRunDiesUnreachableUnlessItsHostWasAskedMeanwhile(t *testing.T) {
 	}
 }
 
-// The patience of thousands of runs ends together. Their host gets one probe at a time.
+// The patience of a thousand runs ends together. Their host gets one probe at a time.
 //
 //prove:targets
 func TestTheLastMomentsOfManyRunsAreNoStampede(t *testing.T) {

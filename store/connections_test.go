@@ -137,7 +137,7 @@ func TestAHeartbeatWaitsForNoConnectionOfClaims(t *testing.T) {
 	}
 }
 
-// Callers and chores occupy all theirs. Heartbeats, claims and finishes do not wait.
+// Callers and chores occupy their connections. Heartbeats, claims and finishes do not wait.
 //
 //prove:database
 func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) {

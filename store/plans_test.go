@@ -14,7 +14,7 @@ import (
 	"punctual/scheduler/domain"
 )
 
-// Tables are unanalysed, full of dead index entries or just drained. The hot statements read a bounded number of pages.
+// Statistics are missing, dead index entries many. The hot statements read a bounded number of pages.
 //
 // 100,000 rows were never analysed, an old snapshot keeps dead index entries alive. Only the search for backlog, in a
 // twentieth of a replica's time at most, reads dead entries under an old snapshot. The test counts pages, not time.

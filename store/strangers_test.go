@@ -14,9 +14,9 @@ import (
 	"punctual/store"
 )
 
-// Another deployment in the cluster shares the tenants' role. The log has the statements that keep it out.
+// Another deployment shares the tenants' role. The log has the statements that keep it out.
 //
-// The log names its user, too.
+// It is in the same cluster. The log names its user, too.
 //
 //prove:tenants
 func TestAnotherDeploymentInTheClusterIsKeptOut(t *testing.T) {

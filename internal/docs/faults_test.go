@@ -19,7 +19,7 @@ const faultsPage = "internal/prove/README.md"
 
 // faultSections are the sections of the list of faults. A test names its section in a directive at the end of its
 // comment, such as //prove:replicas. A file of package prove does so above its package clause, for all of its tests.
-// Those of "other" are not in the list: what the tests themselves need, pages, figures.
+// Tests of "other" are not in the list. They check no fault: pages, packages, figures, and the tools of the tests.
 var faultSections = []struct{ word, title string }{
 	{"replicas", "Replicas that die, freeze or stop"},
 	{"claims", "Races"},
@@ -70,9 +70,14 @@ func TestTheListOfFaultsIsWritten(t *testing.T) {
 			t.Errorf("there is no test of %s", section.word)
 		}
 		if section.word == "alerts" {
-			page.WriteString("\nThe faults and their rules:\n\n" + alertsByFault(t))
+			page.WriteString("\nBy fault:\n\n" + alertsByFault(t))
 		}
 	}
+	checkLines(page.String(), faultsPage, func(at, text string) {
+		for _, wrong := range refusedIn(text) {
+			t.Errorf("%s: %s", at, wrong)
+		}
+	})
 	written(t, faultsPage, page.String())
 }
 
@@ -101,7 +106,13 @@ func provedBy(t *testing.T) (tests []proved) {
 	return tests
 }
 
-func order(file string) string { return strings.TrimPrefix(file, path.Dir(faultsPage)+"/") }
+// order returns what files are ordered by.
+func order(file string) string {
+	if path.Dir(file) == path.Dir(faultsPage) {
+		return " " + file
+	}
+	return file
+}
 
 func provedIn(t *testing.T, file, source string, all bool) (tests []proved) {
 	t.Helper()
@@ -151,7 +162,7 @@ func directive(comment *ast.CommentGroup) (section string) {
 	return section
 }
 
-// alertsByFault lists the faults of the scenes of alarms with the rules that they fire.
+// alertsByFault lists the faults of the scenes with the rules that they fire.
 func alertsByFault(t *testing.T) (list string) {
 	t.Helper()
 	const file = "internal/prove/alarms_scenes_test.go"

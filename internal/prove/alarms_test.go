@@ -94,14 +94,10 @@ func TestEachAlarmFiresByItsFault(t *testing.T) {
 //prove:other
 func TestEachAlarmHasItsFault(t *testing.T) {
 	t.Parallel()
-	var fired, rules, told []string
-	page := readFile(t, "README.md")
+	var fired, rules []string
 	for _, scene := range scenes {
 		for _, f := range scene.faults {
-			for _, rule := range f.fires {
-				fired = append(fired, rule)
-				told = append(told, fmt.Sprintf("| `%s` | %s |", rule, f.fault))
-			}
+			fired = append(fired, f.fires...)
 		}
 	}
 	text := docs.Read(t, "docs/deploy/rules.yml")
@@ -111,14 +107,6 @@ func TestEachAlarmHasItsFault(t *testing.T) {
 	slices.Sort(fired)
 	if slices.Sort(rules); !slices.Equal(fired, rules) {
 		t.Errorf("the rules are %q, and faults fire %q", rules, fired)
-	}
-	for _, line := range told {
-		if !strings.Contains(page, "\n"+line+"\n") {
-			t.Errorf("README.md lacks the line\n%s", line)
-		}
-	}
-	if n := strings.Count(page, "\n| `Punctual"); n != len(told) {
-		t.Errorf("README.md has %d alarms, want %d", n, len(told))
 	}
 }
 

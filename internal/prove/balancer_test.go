@@ -26,7 +26,7 @@ import (
 	"punctual/internal/process"
 )
 
-// The next test, with two replicas and two restarts.
+// Two restarts of two replicas behind HAProxy. No API request fails.
 //
 //prove:other
 func TestARestartBehindALoadBalancerFailsNoRequest(t *testing.T) {
@@ -34,10 +34,9 @@ func TestARestartBehindALoadBalancerFailsNoRequest(t *testing.T) {
 	restartBehindABalancer(t, binary(t), 2, 2)
 }
 
-// 100 restarts behind HAProxy, half of the replicas at a time. No API request fails, and each trigger has one run, sent
-// once.
+// 100 restarts behind HAProxy, half of the replicas at a time. No API request fails, and each trigger has one run.
 //
-// With SIGTERM, under reads and writes over kept connections. No client or proxy repeats a request.
+// With SIGTERM, under reads and writes over kept connections. No client or proxy repeats a request. Runs are sent once.
 func TestAHundredRestartsBehindALoadBalancerFailNoRequest(t *testing.T) {
 	t.Parallel()
 	quick, err := Build(t.Context(), Variant{}) // without the race detector a replica starts in a third of the time

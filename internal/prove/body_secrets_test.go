@@ -1,4 +1,4 @@
-//prove:tenants
+//prove:other
 
 package prove
 

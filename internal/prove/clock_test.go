@@ -15,9 +15,10 @@ import (
 	"punctual/internal/process"
 )
 
-// Postgres's clock is set 5 minutes ahead, back, and ahead. Nothing is early or sent twice, missed slots are recorded.
+// Postgres's clock is set 5 minutes ahead, back, and ahead. Nothing is early or sent twice.
 //
-// No run is created or claimed before it is due by that clock, and living replicas are not taken for dead.
+// No run is created or claimed before it is due by that clock, missed slots are recorded, and living replicas are not
+// taken for dead.
 func TestStepsOfTheDatabasesClockFireNothingEarlyOrTwice(t *testing.T) {
 	t.Parallel()
 	const step = 5 * time.Minute

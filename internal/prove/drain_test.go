@@ -12,7 +12,7 @@ import (
 	"punctual/internal/process"
 )
 
-// Requests get `--drain-timeout` to finish. Another replica repeats the others.
+// A replica stops. Its requests get `--drain-timeout` to finish, and another replica repeats the others.
 func TestAStoppingReplicaFinishesWhatFitsAndInterruptsTheRest(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

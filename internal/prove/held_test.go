@@ -130,9 +130,9 @@ func TestAFailingPathHoldsBackNothingElse(t *testing.T) {
 	}
 }
 
-// A host refuses, or its name does not resolve. Its runs wait, say so, and die when their backoffs would have ended.
+// A host refuses, or its name does not resolve. Its runs wait, and die when their backoffs would have ended.
 //
-// Every view and API says so. Other runs are punctual.
+// Every view and API says that they wait. Other runs are punctual.
 func TestRunsOfAHostThatCannotBeReachedDieInTime(t *testing.T) {
 	t.Parallel()
 	for name, host := range map[string]func(t *testing.T) string{

@@ -24,7 +24,7 @@ type heldUp struct {
 	fleet      []*process.Replica // at the end
 }
 
-// Hundreds of jobs were held up. Each recipient gets one message with all of them and the reason.
+// Hundreds of jobs were held up. Each recipient gets one message with all and the reason.
 //
 // When it is over.
 func TestWhatHeldUpManyJobsIsOneMessage(t *testing.T) {

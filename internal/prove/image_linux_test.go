@@ -1,4 +1,4 @@
-//prove:releases
+//prove:other
 
 package prove
 

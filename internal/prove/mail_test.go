@@ -1,4 +1,4 @@
-//prove:notices
+//prove:other
 
 package prove
 

@@ -56,9 +56,9 @@ func TestAPauseOfManyJobsOutlivesItsReplica(t *testing.T) {
 	stop(t, second)
 }
 
-// The same while 400 firing jobs are all paused and resumed, again and again.
+// 400 firing jobs are paused and resumed, among triggers, cancels and replays. Nothing deadlocks, doubles or is stuck.
 //
-// Jobs of every overlap policy. Nothing deadlocks, doubles or is stuck.
+// All of them, again and again. They are of every overlap policy.
 func TestAllJobsArePausedAndResumedWhileEverybodyMeddles(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

@@ -20,8 +20,10 @@ import (
 	"punctual/internal/process"
 )
 
-// 1,000 slots of each overlap policy are due at once, three times, among triggers, cancels and replays. Nothing
-// deadlocks, doubles or is stuck.
+// 1,000 slots are due at once, three times, among triggers, cancels and replays. Nothing deadlocks, doubles or is
+// stuck.
+//
+// They are of every overlap policy.
 func TestAThousandSlotsAtOnceWhileEverybodyMeddles(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

@@ -45,10 +45,10 @@ func TestASlowNetworkToTheDatabaseCostsTimeOnly(t *testing.T) {
 	stopCalm(t, 50, fleet...)
 }
 
-// A replica is cut off from Postgres. It ends requests that must not overlap before another takes over within 15 s.
+// A replica is cut off from Postgres. It ends requests that must not overlap before another takes over.
 //
-// By silence or by refusal, for longer than its TTL. After the cut it joins again. It makes fewer than 20 connection
-// attempts a second.
+// By silence or by refusal, for longer than its TTL. The other takes over within 15 s, and after the cut the replica
+// joins again. It makes fewer than 20 connection attempts a second.
 func TestAReplicaThatIsCutOffStopsItselfAndIsTakenOver(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(*pgtest.Proxy){
@@ -104,10 +104,10 @@ func cutOff(t *testing.T, fault func(*pgtest.Proxy)) {
 	stop(t, first)
 }
 
-// Connections break right after COMMIT. Claims in doubt are given back unsent, outcomes written again; all is sent
+// Connections break right after COMMIT. Claims in doubt are given back, outcomes written again, and everything is sent
 // once.
 //
-// Also after outcomes, up to 48 times in 10 s.
+// Also after outcomes, up to 48 times in 10 s. The claims are given back unsent.
 func TestCommitsWhoseAnswerIsLostAreResolved(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

@@ -59,9 +59,10 @@ func told(format, url string, on ...string) map[string]any {
 	return entry
 }
 
-// 600 one-shots wait behind a limit. Their lateness is reported at its beginning, in a digest and at its end.
+// 600 one-shots wait behind a limit. Their lateness is one cause, reported when it begins and ends.
 //
-// A limit of 5 starts a second, for 120 s. Reporting costs none of the starts that the limit allows.
+// A limit of 5 starts a second, for 120 s. A digest follows the first message. Reporting costs none of the starts that
+// the limit allows.
 func TestABurstBehindALimitIsOneCause(t *testing.T) {
 	t.Parallel()
 	const perSecond, n = 5, 600

@@ -12,9 +12,9 @@ import (
 	"punctual/internal/process"
 )
 
-// 10,000 jobs are due at a target that is down for 5 minutes. Few attempts are used up, and other jobs are punctual.
+// 10,000 jobs are due at a target that is down. Few attempts are used up, and other jobs are punctual.
 //
-// When the target is up again, it gets its requests at the pace at which it answers.
+// For five minutes. When the target is up again, it gets its requests at the pace at which it answers.
 func TestSoakATargetIsDownForFiveMinutes(t *testing.T) {
 	soak(t)
 	t.Parallel()

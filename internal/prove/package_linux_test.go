@@ -1,4 +1,4 @@
-//prove:releases
+//prove:other
 
 package prove
 
@@ -224,8 +224,6 @@ func TestThePackageIsInstalledUpgradedAndRemoved(t *testing.T) {
 var released = regexp.MustCompile(`(?m)^[0-9a-f]{64}  punctual[-_]0\.0\.2\S+$`)
 
 // Two builds of the same commit are equal.
-//
-//prove:other
 func TestTwoBuildsOfAReleaseAreEqual(t *testing.T) {
 	triesRelease(t)
 	t.Parallel()

@@ -326,7 +326,7 @@ func (p planter) read(jobs, runs []string) {
 	p.seen.add("the metrics", p.call("GET", "/metrics", ""))
 }
 
-// Secrets are in each place for one, and targets echo them. No answer, log line, metric or row shows them.
+// Secrets are in every place, and targets echo them. No answer, log line, metric or row shows them.
 //
 // Rows have them as ciphertext only.
 func TestPlantedSecretsAreSeenNowhere(t *testing.T) {

@@ -58,7 +58,7 @@ func nextSecond(d time.Duration) time.Time {
 	return time.Now().Add(d + time.Second).Truncate(time.Second)
 }
 
-// Nothing breaks. Each slot has one run, sent once.
+// Nothing breaks on three replicas. Each slot has one run, sent once.
 func TestThreeReplicasRunEachSlotExactlyOnce(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

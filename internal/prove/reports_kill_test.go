@@ -68,11 +68,10 @@ func (f *fragile) work(ctx context.Context, attempt http.Header, dies bool) erro
 	return tx.Commit(ctx)
 }
 
-// More than a thousand kills of targets and replicas around commits of work. Each run's work is done once, and the run
-// succeeds.
+// A thousand kills of targets and replicas around commits. Each run's work is done once, and the run succeeds.
 //
-// By the target's own table. Targets die before or after the commit of work that they report, close the connection or
-// answer 500.
+// More than a thousand, and once by the target's own table. Targets die before or after the commit of work that they
+// report, close the connection or answer 500.
 func TestAThousandKillsNeitherDoubleNorLoseWorkThatIsReported(t *testing.T) {
 	t.Parallel()
 	const runs = 1000

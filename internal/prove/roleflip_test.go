@@ -34,7 +34,7 @@ func databaseOf(t testing.TB, dsn string) string {
 	return pgx.Identifier{config.Database}.Sanitize()
 }
 
-// A failover leaves sockets open to a reader. Within two heartbeats all use new connections, and everything is sent
+// A failover leaves sockets open to a reader. Within two heartbeats all connections are new, and everything is sent
 // once.
 //
 // Claims, heartbeats, chores, reads and writes of callers.

@@ -15,8 +15,7 @@ import (
 	"punctual/internal/process"
 )
 
-// nginx, Apache, gunicorn and HAProxy are reloaded, restarted and gone. Their access logs agree with the attempts on
-// record.
+// nginx, Apache, gunicorn and HAProxy restart under load. Their access logs agree with the attempts on record.
 //
 // HAProxy stands before Node.js. All are as Debian packages them: reloaded four times, restarted, and gone for 6 s,
 // under jobs of which some call through a network that takes 60 ms a round trip. Each answer is in the log once with

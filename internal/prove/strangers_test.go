@@ -59,10 +59,10 @@ func unhindered(t testing.TB, conn *pgx.Conn, replicas int) {
 	})
 }
 
-// Forty callers of each replica wait for a locked row. They get 503; no slot or heartbeat waits.
+// Forty callers of each replica wait for a locked row. No slot or heartbeat waits.
 //
-// They ask again. The answer is locked after 3 s or, if they waited 3 s for a connection, busy. Claims, finishes and
-// heartbeats have connections of their own.
+// They ask again, and are answered 503: locked after 3 s or, if they waited 3 s for a connection, busy. Claims,
+// finishes and heartbeats have connections of their own.
 func TestSlowRequestsHoldUpNoSlotAndNoHeartbeat(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -113,7 +113,7 @@ func TestSlowRequestsHoldUpNoSlotAndNoHeartbeat(t *testing.T) {
 	stopCalm(t, 2000, fleet...)
 }
 
-// A user locks rows of runs, jobs, tenants, queues and more. Only runs that these belong to wait.
+// A user locks rows of runs, jobs, tenants or queues. Only runs that these belong to wait.
 //
 // Also claims, gates and the deployment.
 func TestAStrangersLocksHoldUpTheirOwnRunsOnly(t *testing.T) {

@@ -26,7 +26,9 @@ const (
 	movedBy   = 9*time.Hour - (5*time.Hour + 45*time.Minute)
 )
 
-// Replicas with newer time zone data take over. No slot is lost or doubled, and each next slot follows the newer data.
+// Newer time zone data is deployed under load. No slot is lost or doubled, and each next slot follows it.
+//
+// Replicas with older data are replaced, and it does not matter which replica computed a slot.
 func TestZoneDataThatChangesUnderLoad(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

@@ -165,7 +165,7 @@ func TestConnectionsBeyondTheBoundAreClosedAtOnce(t *testing.T) {
 	}
 }
 
-// Garbage, other protocols and contradictory lengths get an error or nothing. The following bytes are not a request.
+// Garbage, other protocols and contradictory lengths get an error or nothing. Bytes after them are not a request.
 //
 // Also encodings that contradict each other.
 //

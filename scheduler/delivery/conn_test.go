@@ -42,7 +42,7 @@ func connecting(c *Client, wrap func(nc net.Conn, number int) net.Conn) (count *
 	return count
 }
 
-// A connection breaks during a request. The request moves only if the connection was reused and took nothing.
+// A connection breaks during a request. It moves only if the connection was reused and took nothing.
 //
 // It breaks after nothing, one byte or all of it. Else the attempt fails, and sent says so.
 //

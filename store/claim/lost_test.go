@@ -274,7 +274,7 @@ func TestASweepTakesBackWhatNobodyHas(t *testing.T) {
 	})
 }
 
-// A cancel ends such a run.
+// A cancel ends such a run at once.
 //
 // A run that no claim names, or that is in no list.
 //

@@ -9,7 +9,7 @@ import (
 	"punctual/store/pg"
 )
 
-// TCP gives up such a connection after 15 s.
+// TCP gives up a connection to a vanished server after 15 s.
 //
 // A connection to a server that has vanished.
 //
