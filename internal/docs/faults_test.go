@@ -17,10 +17,12 @@ import (
 
 const faultsPage = "internal/prove/README.md"
 
+type faultSection struct{ word, title string }
+
 // faultSections are the sections of the list of faults. A test names its section in a directive at the end of its
 // comment, such as //prove:replicas. A file of package prove does so above its package clause, for all of its tests.
 // Tests of "other" are not in the list. They check no fault: pages, packages, figures, and the tools of the tests.
-var faultSections = []struct{ word, title string }{
+var faultSections = []faultSection{
 	{"replicas", "Replicas that die, freeze or stop"},
 	{"claims", "Races"},
 	{"limits", "Limits and reserves"},
@@ -93,7 +95,8 @@ func provedBy(t *testing.T) (tests []proved) {
 		case d.Name() == "node_modules":
 			return fs.SkipDir
 		case strings.HasSuffix(file, "_test.go"):
-			if ours, source := path.Dir(file) == path.Dir(faultsPage), Read(t, file); ours || strings.Contains(source, "\n//prove:") {
+			ours, source := path.Dir(file) == path.Dir(faultsPage), Read(t, file)
+			if ours || strings.Contains(source, "\n//prove:") {
 				tests = append(tests, provedIn(t, file, source, ours)...)
 			}
 		}
@@ -138,8 +141,8 @@ func provedIn(t *testing.T, file, source string, all bool) (tests []proved) {
 		}
 		about, _, _ := strings.Cut(f.Doc.Text(), "\n\n")
 		about = strings.Join(strings.Fields(about), " ")
-		known := slices.ContainsFunc(faultSections, func(s struct{ word, title string }) bool { return s.word == section }) || section == "other"
-		if !known || !strings.HasSuffix(about, ".") {
+		known := slices.ContainsFunc(faultSections, func(s faultSection) bool { return s.word == section })
+		if !known && section != "other" || !strings.HasSuffix(about, ".") {
 			t.Errorf("%s: %s: the section is %q, and the comment %q", file, f.Name.Name, section, about)
 		}
 		tests = append(tests, proved{file, f.Name.Name, section, about})
