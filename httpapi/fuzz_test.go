@@ -14,8 +14,11 @@ import (
 	"punctual/store/jobs"
 )
 
-// FuzzPatch proves that a merge patch is either refused with a whole problem, or makes a job that is valid and
-// compiles. That job is the one of RFC 7396, and applying the patch again changes nothing more.
+// Any merge patch is refused with a reason, or gives the valid job of RFC 7396.
+//
+// That job compiles, and applying the patch again changes nothing more.
+//
+//prove:api
 func FuzzPatch(f *testing.F) {
 	start, problem := judge([]byte(exampleJobInput))
 	if problem != nil {
@@ -89,8 +92,11 @@ func rendered(t *testing.T, job jobs.NewJob) []byte {
 	return text
 }
 
-// FuzzJobInTheDatabase proves that the API answers every body with 201 or with a reason, and that every accepted job
-// can be read again, by the API and in psql.
+// Any body gets a reason or 201, and each accepted job can be read again.
+//
+// By the API and in psql.
+//
+//prove:api
 func FuzzJobInTheDatabase(f *testing.F) {
 	f.Add("n", "", "team", "billing", "0 3 * * *", "UTC", "http://example.com/", "X-Team", "v", `{"a":1}`)
 	f.Add("n:1", "\u0001\u2028", "a/b", "\u0007", "@hourly", "Europe/Berlin", "https://[2001:db8::1]/?q", "x_y", "ü",

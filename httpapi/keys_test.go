@@ -77,6 +77,9 @@ func TestAKnownKeyCostsNoQuery(t *testing.T) {
 	}
 }
 
+// A key is unknown, expired, revoked, malformed or missing. The same 401 follows the same work.
+//
+//prove:tenants
 func TestWhateverIsWrongWithAKeyTheAnswerIsTheSame(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -191,7 +194,9 @@ func TestKeysAreNeverLogged(t *testing.T) {
 	}
 }
 
-// A flood of wrong keys neither fills the memory nor reaches the database at full speed. Known keys go on working.
+// A flood of wrong keys fills no memory and spares the database. Known keys work.
+//
+//prove:tenants
 func TestAFloodOfWrongKeysLocksNobodyOut(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)

@@ -88,8 +88,9 @@ func TestTokensOfTheIssuer(t *testing.T) {
 	s.acting("alpha").with(i.Token(map[string]any{"punctual_role": "operator"})).do("GET", "/v1/tenants", "").want(200)
 }
 
-// The library fetches the keys for every token that no known key has signed. The number of fetches is bounded,
-// whatever tokens come.
+// A thousand tokens have unknown key ids. Keys are fetched once in 10 s.
+//
+//prove:tenants
 func TestAFloodOfUnknownKeysFetchesOnce(t *testing.T) {
 	t.Parallel()
 	i := oidctest.New(t)

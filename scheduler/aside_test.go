@@ -47,6 +47,9 @@ func (s *strangers) Finish(
 	return 0, left
 }
 
+// Outcomes whose rows are locked are retried aside, and others written meanwhile.
+//
+//prove:database
 func TestOutcomesWhoseRowsAreLockedWaitAndOthersDoNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &strangers{fakeStore: newFakeStore()}

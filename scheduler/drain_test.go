@@ -62,7 +62,9 @@ func TestAfterTheDrainTimeoutUnsentRunsAreGivenBack(t *testing.T) {
 	})
 }
 
-// A second request to stop means: do not wait. The attempts in flight are interrupted and their outcomes are written.
+// A second request to stop interrupts attempts, and their outcomes are written.
+//
+//prove:replicas
 func TestAHurriedStopWaitsForNothingInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, true)

@@ -9,8 +9,12 @@ import (
 	"punctual/scheduler/domain"
 )
 
+// A run has two attempts in flight. A cancel reaches both, or the remaining one.
+//
 // One run can have two attempts in flight. A target may report a failure before it answers: then the next attempt
 // starts while the first still waits for the answer. A replica that was taken for lost may claim its own run again.
+//
+//prove:replicas
 func TestACancelReachesEveryAttemptOfItsRunThatIsInFlight(t *testing.T) {
 	t.Parallel()
 	var f flights

@@ -19,7 +19,9 @@ func hangOnce() func(context.Context) error {
 	}
 }
 
-// When a database server vanishes and a standby is promoted, connections to the old server hang without an error.
+// The server vanishes, and connections hang. No loop waits for longer than its limit.
+//
+//prove:database
 func TestAConnectionThatHangsHoldsNoLoopForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)
@@ -41,7 +43,11 @@ func TestAConnectionThatHangsHoldsNoLoopForLong(t *testing.T) {
 	})
 }
 
-// A run that another replica may have taken over must not be sent: the other replica may be sending it.
+// A claim is answered when the replica may count as lost. It is not sent.
+//
+// The other replica may be sending it.
+//
+//prove:database
 func TestAClaimThatIsAnsweredAfterATakeoverIsNotSent(t *testing.T) {
 	for name, outage := range map[string]time.Duration{
 		"the heartbeat still fails": time.Hour, "the heartbeat is back": 11 * time.Second,

@@ -18,8 +18,11 @@ import (
 	"punctual/scheduler/domain"
 )
 
-// No run dies as unreachable without a request to its host since it was due, and none that was due after its host's
-// return. Meanwhile the host gets one probe at a time, and at most one a second.
+// No run dies as unreachable without a request to its host since it was due.
+//
+// And none that was due after its host's return. Meanwhile the host gets one probe at a time, and at most one a second.
+//
+//prove:targets
 func TestNoRunDiesUnreachableUnlessItsHostWasAskedMeanwhile(t *testing.T) {
 	const brief = `"retry":{"max_attempts":4,"initial_backoff":"1s","max_backoff":"3s"}`
 	for _, c := range []struct {
@@ -49,7 +52,9 @@ func TestNoRunDiesUnreachableUnlessItsHostWasAskedMeanwhile(t *testing.T) {
 	}
 }
 
-// A thousand runs wait that were due at the same instant, and that may wait for a few seconds only.
+// The patience of a thousand runs ends together. Their host gets one probe at a time.
+//
+//prove:targets
 func TestTheLastMomentsOfManyRunsAreNoStampede(t *testing.T) {
 	const runs = 1000
 	for _, takes := range []time.Duration{0, 10 * time.Second} {

@@ -350,8 +350,11 @@ func TestTheEstimateOfTheDatabasesClock(t *testing.T) {
 	})
 }
 
-// A wall clock that is wrong or stepped must not affect a replica. Every instant that is measured here has a monotonic
-// reading, and Sub, Since and After then ignore the wall clock.
+// A replica's wall clock is wrong or stepped. Nothing depends on it.
+//
+// Every instant that is measured here has a monotonic reading, and Sub, Since and After then ignore the wall clock.
+//
+//prove:clocks
 func TestThisMachinesDatePlaysNoPart(t *testing.T) {
 	var c dbClock
 	c.set(time.Now(), time.Date(1999, 12, 31, 23, 59, 59, 0, time.UTC))

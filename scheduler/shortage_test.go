@@ -17,7 +17,9 @@ import (
 	"punctual/scheduler/domain"
 )
 
-// A replica without file descriptors blames no target: the runs go back unsent, and it claims less until it can send.
+// A replica lacks file descriptors. It gives runs back unsent, and claims less.
+//
+//prove:replicas
 func TestAReplicaThatLacksDescriptorsClaimsLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)

@@ -124,7 +124,9 @@ func TestEachKindOfWorkHasItsPool(t *testing.T) {
 	})
 }
 
-// Claims and outcomes occupy all their connections, as they do when the network to the database is slow.
+// Claims and outcomes occupy all their connections. Heartbeats do not wait.
+//
+//prove:database
 func TestAHeartbeatWaitsForNoConnectionOfClaims(t *testing.T) {
 	c := newReplica(t)
 	_, err := c.Replicas.Register(t.Context(), scheduler.Replica{ID: c.ReplicaID, Host: "here"})
@@ -135,7 +137,9 @@ func TestAHeartbeatWaitsForNoConnectionOfClaims(t *testing.T) {
 	}
 }
 
-// API callers and chores occupy all their connections. Heartbeats, claims and finishes have connections of their own.
+// Callers and chores occupy their connections. Heartbeats, claims and finishes do not wait.
+//
+//prove:database
 func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) {
 	c := newReplica(t)
 	c.Create("job", Every(time.Hour))

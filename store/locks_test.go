@@ -24,7 +24,12 @@ import (
 	"punctual/store/runs"
 )
 
-// Every partition that a statement names costs ten locks, and the lock table is the whole cluster's.
+// Runs are kept for years. No statement locks more than with a week of days.
+//
+// No read, claim or finish. Every partition that a statement names costs ten locks, and the lock table is the whole
+// cluster's.
+//
+//prove:data
 func TestLocksDoNotGrowWithTheDaysThatAreKept(t *testing.T) {
 	t.Parallel()
 	pgtest.Exhaustive(t, "it makes tables of 400 days")

@@ -1069,9 +1069,16 @@ func (l *lived) shrink(seed uint64, steps []int) []int {
 	return steps
 }
 
-// The store and its model agree after every step of random histories: triggers, slots, claims, outcomes, calls of
-// targets, steps, decisions, cancels, reruns, replays, edits also of schedules, limits and rates, freezes, pauses, lost
-// replicas, and what is reported too late.
+// Random histories of all that happens to runs. After each event the store agrees with a pure model
+// (store/model_test.go).
+//
+// In the end nothing waits. The jobs have every overlap policy, limits, queues, chains, events, dated runs, backfills,
+// workflows and approvals. The events are slots, triggers, reruns, replays, outcomes, calls of targets and their
+// reports in SQL, decisions, cancels, freezes, pauses of one job and of many, edits also of schedules, limits and
+// rates, rollbacks, deletes, jobs created again under their names, replicas that are lost, and outcomes that are
+// written too late.
+//
+//prove:claims
 func TestARunsLifeIsThatOfItsModel(t *testing.T) {
 	t.Parallel()
 	seed, seeds, length := uint64(1), 60, 200 // the same histories each time; SEED=… tries others

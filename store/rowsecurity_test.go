@@ -125,6 +125,11 @@ func furnish(c Fixture) {
 		VALUES (gen_random_uuid(), now(), $1, 1, 1, 1, 1)`, c.Tenant)
 }
 
+// A statement forgets its tenant. It reads and writes no row of another tenant in any table.
+//
+// Direct and through PgBouncer.
+//
+//prove:tenants
 func TestAStatementWithoutItsTenantSeesAndWritesNothingOfAnother(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.DSN(t)
@@ -227,7 +232,9 @@ func TestAVersionCannotBeAddedToAnotherTenantsJob(t *testing.T) {
 	}
 }
 
-// After everything that can end a transaction, the pool's one connection has no tenant.
+// A transaction ends in an error, a panic or a cancel. The connection keeps neither role nor tenant.
+//
+//prove:tenants
 func TestNoTransactionInheritsATenant(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.DSN(t)

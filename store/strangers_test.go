@@ -14,8 +14,11 @@ import (
 	"punctual/store"
 )
 
-// The tenants' role belongs to the cluster, so the user of another deployment may act as it too. The statement in the
-// log keeps that user out.
+// Another deployment shares the tenants' role. The log has the statements that keep it out.
+//
+// It is in the same cluster. The log names its user, too.
+//
+//prove:tenants
 func TestAnotherDeploymentInTheClusterIsKeptOut(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t, privatepg.Config{Fast: true})

@@ -56,6 +56,11 @@ func versions(c Fixture, job uuid.UUID, n int, ago time.Duration) {
 	c.Exec(`UPDATE punctual.schedules SET version = version + $2 WHERE job_id = $1`, job, n)
 }
 
+// More than a minute's worth of data has expired. It is gone after one pass.
+//
+// Keys, one-shots, deleted jobs, versions, letters, operations, audit entries.
+//
+//prove:data
 func TestWhatIsKeptForATimeGoesAsFastAsItComes(t *testing.T) {
 	t.Parallel()
 	pgtest.Exhaustive(t, "its tables are large")
@@ -123,7 +128,11 @@ func TestWhatIsKeptForATimeGoesAsFastAsItComes(t *testing.T) {
 	}
 }
 
+// Old versions that a row names stay.
+//
 // A version is removed if it ceased to be current before the retention began and no row names it.
+//
+//prove:data
 func TestVersionsThatMatterStay(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour

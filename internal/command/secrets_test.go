@@ -65,8 +65,12 @@ func replicaWith(t *testing.T, dsn, file string) *process.Replica {
 	return r
 }
 
-// A new master key is introduced without a pause: first both keys on every replica, then rotate, then the new key
-// alone. All the while jobs send their secrets every second.
+// The master key is replaced while replicas run. Every callback has its secrets and signature.
+//
+// First both keys on every replica, then rotate, then the new key alone. All the while jobs send their secrets every
+// second.
+//
+//prove:tenants
 func TestANewMasterKeyIsBroughtInWhileReplicasRun(t *testing.T) {
 	t.Parallel()
 	dsn := dsnFor(t)

@@ -22,6 +22,9 @@ func kill(t *testing.T, p *process.Process, s syscall.Signal) {
 	must(t, p.Signal(s))
 }
 
+// A second SIGTERM or Ctrl-C ends grace and drain at once.
+//
+//prove:replicas
 func TestASecondSignalStopsAReplicaAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, first := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/llms.txt and the links between the pages of the guide again")
+var update = flag.Bool("update", false, "write docs/llms.txt, the links of the guide and the list of faults again")
 
 //go:generate go test . -run Written -args -update
 

@@ -35,17 +35,6 @@ func TestEveryLineOfTheGuaranteeNamesItsTests(t *testing.T) {
 	}
 }
 
-// Every fault in the README of package prove does so too.
-func TestEveryFaultNamesItsTests(t *testing.T) {
-	if n := linked(t, "internal/prove/README.md", func(line string) bool {
-		// Not the table of figures.
-		return strings.HasPrefix(line, "| ") && strings.Count(line, "|") == 4 && !strings.HasPrefix(line, "| fault |") &&
-			!strings.HasPrefix(line, "| | ") && !numbered.MatchString(line) // nor the tables of rules
-	}); n < 30 {
-		t.Errorf("%d faults", n)
-	}
-}
-
 var testLink = regexp.MustCompile(`\[(\w+(?:\.go)?)\]\(((?:\.\./)*[\w/.]+\.go)\)`)
 
 // linked checks the links to tests in the chosen lines of a page, and returns the number of these lines.

@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -83,6 +85,7 @@ func forwarded(proxy []answer) (made []madeAttempt) {
 	return made
 }
 
+// Each disagreement between an access log and the attempts on record is noticed.
 func TestADisagreementWithAnAccessLogIsNoticed(t *testing.T) {
 	t.Parallel()
 	first, second := nth{attempt: 1}, nth{attempt: 2}

@@ -1,3 +1,5 @@
+//prove:database
+
 package prove
 
 import (
@@ -39,7 +41,7 @@ func (a *acknowledged) write(
 	}
 }
 
-// Callers write until Postgres crashes. Every write that was answered with 2xx is there afterwards.
+// Callers write until Postgres crashes. Every acknowledged write is there afterwards.
 func TestAcknowledgedWritesSurviveACrash(t *testing.T) {
 	t.Parallel()
 	server, w := pgtest.NewServer(t, privatepg.Config{}), newWitness(t)

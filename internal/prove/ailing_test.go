@@ -1,3 +1,5 @@
+//prove:database
+
 package prove
 
 import (
@@ -9,7 +11,9 @@ import (
 	"punctual/internal/process"
 )
 
-// A Postgres that answers may refuse what a replica lives by, such as after an upgrade under the running server.
+// Postgres answers, but refuses claims or heartbeats. The replica is not ready.
+//
+// Such as after an upgrade under the running server.
 func TestAReplicaThatCannotClaimOrRenewIsNotReady(t *testing.T) {
 	t.Parallel()
 	server, w := pgtest.NewServer(t, privatepg.Config{}), newWitness(t)

@@ -36,11 +36,11 @@ var scenes = []scene{
 		faults: []alarming{
 			{
 				[]string{"PunctualDeadLettersGrow", "PunctualRunsDead"},
-				"a target answers 410 to all runs of twelve jobs, and no dead letter was open", allGone,
+				"a target answers 410 to all runs of twelve jobs", allGone,
 			},
 			{
 				[]string{"PunctualRunsDropped"},
-				"thirty events come for a job under `forbid`, and a run of it is not over", notTaken,
+				"thirty events come during a run of a job under `forbid`", notTaken,
 			},
 			{[]string{"PunctualHostHeldBack"}, "a target refuses connections", unreachable},
 			{[]string{"PunctualNoticesUndelivered"}, "a recipient of notices answers 400", refusing},
@@ -48,9 +48,9 @@ var scenes = []scene{
 				[]string{
 					"PunctualConcurrencyUsedUp", "PunctualLate", "PunctualObjectiveBurnsFast", "PunctualObjectiveBurnsSlowly",
 				},
-				"forty runs of two seconds are due at once, in a queue with a concurrency of one", crowd,
+				"forty runs of two seconds are due in a queue with a concurrency of one", crowd,
 			},
-			{[]string{"PunctualKeyExpires"}, "an API key is made for ten days", keyFor("240h")},
+			{[]string{"PunctualKeyExpires"}, "an API key is created for ten days", keyFor("240h")},
 			{[]string{"PunctualSnapshotOld"}, "a transaction in psql has a snapshot, and stays open", forgotten},
 		},
 		also: []string{"PunctualWorkWaits"}, // the work of the narrow queue
@@ -66,13 +66,13 @@ var scenes = []scene{
 		faults: []alarming{
 			{
 				[]string{"PunctualDaysNotArchived"},
-				"the archive command fails, and a day has waited for seven hours by the database's row", unarchived,
+				"the archive command fails, and a day has waited for seven hours", unarchived,
 			},
 			{
 				[]string{"PunctualReplicaDown", "PunctualReplicaLost", "PunctualQueueWithoutReplica"},
-				"kill -9 of the only replica of a queue, with a request in flight", killed,
+				"kill -9 of a queue's only replica, with a request in flight", killed,
 			},
-			{[]string{"PunctualSetAside"}, "a trigger of somebody else's refuses each run of one job", refusedRuns},
+			{[]string{"PunctualSetAside"}, "a foreign trigger in the database refuses each run of one job", refusedRuns},
 			{
 				[]string{"PunctualWorkWaits", "PunctualManyOverdue"},
 				"a transaction in psql locks 120 due jobs, and stays open", lockedOut,
@@ -81,11 +81,11 @@ var scenes = []scene{
 			{[]string{"PunctualZoneDataOld"}, "a replica has time zone data of 1980", oldZones},
 			{
 				[]string{"PunctualPartitionsMissing"},
-				"partitions are dropped, and an open transaction keeps them from being made", partitionless,
+				"partitions are dropped, and an open transaction prevents new ones", partitionless,
 			},
 			{
 				[]string{"PunctualGatedJobRunsTwice"},
-				"the gate of a job is emptied in psql while a run is open, and another begins", ungated,
+				"a job's gate is emptied in psql during a run, and another begins", ungated,
 			},
 			{[]string{"PunctualStillFrozen"}, "a tenant is frozen", frozenTenant},
 		},
@@ -142,7 +142,7 @@ var scenes = []scene{
 			{[]string{"PunctualClockDiffers"}, "the database's clock is set an hour and a half ahead", ahead},
 			{
 				[]string{"PunctualJobsOverlapping"},
-				"a run is not over when the next three slots come, half an hour apart by the database's clock", overlapping,
+				"a run outlasts the next three slots, half an hour apart by the database's clock", overlapping,
 			},
 		},
 		also: []string{"PunctualQueueWithoutReplica"}, // until the next heartbeat: for two seconds, and not for a minute
@@ -157,7 +157,7 @@ var scenes = []scene{
 		},
 		faults: []alarming{{
 			[]string{"PunctualOutcomeLost"},
-			"the database crashes, with `synchronous_commit` off, and loses the outcome of one run of two", losing,
+			"a crash with `synchronous_commit` off loses the outcome of one run of two", losing,
 		}},
 		also: []string{
 			"PunctualReplicaDown", "PunctualNoReplicaLooks", "PunctualNoReplicaAnswers", // while the database is away, for longer than the second of here

@@ -1,3 +1,5 @@
+//prove:chains
+
 package prove
 
 import (
@@ -18,7 +20,9 @@ WITH job AS (UPDATE punctual.jobs SET created_at = $2, paused_at = $2 WHERE name
      version AS (UPDATE punctual.job_versions v SET valid_from = $2 FROM job WHERE v.job_id = job.id)
 UPDATE punctual.schedules s SET scheduled_for = $3, next_run_at = $3 FROM job WHERE s.job_id = job.id`
 
-// The job allows overlap, and its backfill goes one at a time all the same, across two replicas.
+// A backfill on two replicas runs slots one at a time, oldest first.
+//
+// The job allows overlap.
 func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -80,8 +84,9 @@ func oneAtATime(t *testing.T, requests []Request) {
 	}
 }
 
-// The replica that works through a backfill is killed while a run of it is in flight. Another one goes on: with that
-// run once more, under a higher fencing token, and then with the rest, one at a time and none twice.
+// kill -9 of the replica that works through a backfill. Another repeats its run and does the rest.
+//
+// With a higher fencing token, one at a time and none twice.
 func TestABackfillOutlivesTheReplicaThatWorksThroughIt(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

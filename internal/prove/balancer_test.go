@@ -1,3 +1,5 @@
+//prove:replicas
+
 package prove
 
 import (
@@ -24,11 +26,17 @@ import (
 	"punctual/internal/process"
 )
 
+// Two restarts of two replicas behind HAProxy. No API request fails.
+//
+//prove:other
 func TestARestartBehindALoadBalancerFailsNoRequest(t *testing.T) {
 	t.Parallel()
 	restartBehindABalancer(t, binary(t), 2, 2)
 }
 
+// 100 restarts behind HAProxy, half of the replicas at a time. No API request fails, and each trigger has one run.
+//
+// With SIGTERM, under reads and writes over kept connections. No client or proxy repeats a request. Runs are sent once.
 func TestAHundredRestartsBehindALoadBalancerFailNoRequest(t *testing.T) {
 	t.Parallel()
 	quick, err := Build(t.Context(), Variant{}) // without the race detector a replica starts in a third of the time
@@ -208,7 +216,7 @@ func documentedBalancer(t *testing.T, address string, replicas []string) *balanc
 	return b.launch(t, config)
 }
 
-// A killed replica costs the requests that are in flight there. All others go to the replicas that are left.
+// kill -9 behind HAProxy. Only requests in flight on that replica fail.
 func TestAKilledReplicaBehindTheDocumentedBalancerCostsNoOtherRequest(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -406,6 +414,8 @@ func (c *caller) hangUp() {
 }
 
 // HAProxy accepts the configuration of each page that has one.
+//
+//prove:other
 func TestTheDocumentedBalancerIsValid(t *testing.T) {
 	t.Parallel()
 	found := 0

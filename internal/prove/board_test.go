@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -12,8 +14,7 @@ import (
 	"punctual/internal/process"
 )
 
-// Prometheus itself answers each query of the board that operators import into Grafana, and each page that a panel
-// links to is there.
+// Prometheus answers each query of the Grafana board, and the links of its panels lead to pages.
 func TestEachPanelOfTheBoardShowsSomething(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

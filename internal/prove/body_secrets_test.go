@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -13,8 +15,9 @@ import (
 	"punctual/internal/process"
 )
 
-// The target gets the values that the definition asks for: in the job's own body and in that of a step, next to what
-// callers and other steps pass on, in which nothing is a secret. A rerun and a replay get them, too.
+// Secrets in bodies of jobs and steps reach the target, also in reruns and replays.
+//
+// They stand next to what callers and other steps pass on, in which nothing is a secret.
 func TestSecretsInBodiesReachTheTarget(t *testing.T) {
 	t.Parallel()
 	r := serve(t, pgtest.DSN(t))

@@ -1,3 +1,5 @@
+//prove:database
+
 package prove
 
 import (
@@ -9,6 +11,7 @@ import (
 	"punctual/internal/process"
 )
 
+// PgBouncer pools transactions. Everything works, and is sent once.
 func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	direct, w := pgtest.EmptyDSN(t), newWitness(t)

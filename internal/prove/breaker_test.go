@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -98,7 +100,9 @@ func ramps(t *testing.T, requests []Request) {
 	}
 }
 
-// A target may die and come back as often as a test likes. (On a port that Linux had chosen it came back on another.)
+// A target dies and comes back on the same port as often as a test likes.
+//
+// On a port that Linux had chosen it came back on another.
 func TestADeadPortIsTheSameAgain(t *testing.T) {
 	t.Parallel()
 	p := newDeadPort(t)

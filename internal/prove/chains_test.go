@@ -1,3 +1,5 @@
+//prove:chains
+
 package prove
 
 import (
@@ -11,8 +13,9 @@ import (
 	"punctual/scheduler/failpoint"
 )
 
-// A replica may die before it writes the end of a run that triggers another, when it has written the other run, and
-// after the commit. The other job runs all the same, and is triggered once.
+// kill -9 as the end of a run that triggers another is written. The other is triggered once.
+//
+// Before, while and after it is written, as a finish and as a callback.
 func TestAKillAtTheEndOfARunThatTriggersLosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, at := range []struct {
@@ -57,7 +60,9 @@ func TestAKillAtTheEndOfARunThatTriggersLosesNothing(t *testing.T) {
 	}
 }
 
-// The figure is for people: how long it takes from the end of a run to the request that it triggers.
+// A chain of fifty jobs measures the time from a run's end to the request that it triggers.
+//
+//prove:other
 func TestAChainOfFiftyJobsOnAnIdleReplica(t *testing.T) {
 	t.Parallel()
 	const jobs = 50

@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -210,6 +212,7 @@ func (f *facts) forget(run uuid.UUID) {
 	f.Runs = slices.DeleteFunc(f.Runs, func(r Run) bool { return r.ID == run })
 }
 
+// The checker finds nothing where nothing is wrong.
 func TestCheckFindsNothingInAGoodWorld(t *testing.T) {
 	t.Parallel()
 	for _, v := range Check(goodWorld().Facts, Conditions{SentOnce: true}) {
@@ -217,6 +220,7 @@ func TestCheckFindsNothingInAGoodWorld(t *testing.T) {
 	}
 }
 
+// A violation of each rule is planted, and the checker notices it.
 func TestCheckNotices(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -398,6 +402,7 @@ func TestCheckNotices(t *testing.T) {
 	}
 }
 
+// Of many violations of a rule the checker lists a few.
 func TestCheckListsAFewOfMany(t *testing.T) {
 	t.Parallel()
 	f := goodWorld()
@@ -413,6 +418,7 @@ func TestCheckListsAFewOfMany(t *testing.T) {
 	}
 }
 
+// The checker lets an interrupted first attempt be sent again.
 func TestAnInterruptedFirstAttemptMayBeSentAgain(t *testing.T) {
 	t.Parallel()
 	f := goodWorld()

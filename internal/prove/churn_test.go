@@ -1,3 +1,5 @@
+//prove:replicas
+
 package prove
 
 import (
@@ -15,8 +17,10 @@ const newestClaims = `
 	    SELECT FROM punctual.runs
 	    WHERE replica = (SELECT id FROM punctual.replicas ORDER BY started_at DESC LIMIT 1))`
 
-// A stop in the middle of a claim must not cost the run an attempt. A committed claim is sent or given back; the other
-// replicas never find it lost. Jobs with a single attempt would otherwise die unsent.
+// Replicas stop while they claim. No run loses an attempt.
+//
+// A committed claim is sent or given back, and other replicas never find it lost. Jobs with a single attempt would
+// otherwise die unsent.
 func TestReplicasStoppedWhileTheyClaimLoseNoAttempt(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

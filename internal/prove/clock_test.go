@@ -1,3 +1,5 @@
+//prove:clocks
+
 package prove
 
 import (
@@ -13,7 +15,10 @@ import (
 	"punctual/internal/process"
 )
 
-// The test sets the database's clock five minutes ahead, back again, and ahead once more.
+// Postgres's clock is set 5 minutes ahead, back, and ahead. Nothing is early or sent twice.
+//
+// No run is created or claimed before it is due by that clock, missed slots are recorded, and living replicas are not
+// taken for dead.
 func TestStepsOfTheDatabasesClockFireNothingEarlyOrTwice(t *testing.T) {
 	t.Parallel()
 	const step = 5 * time.Minute

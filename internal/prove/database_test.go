@@ -1,3 +1,5 @@
+//prove:database
+
 package prove
 
 import (
@@ -9,6 +11,7 @@ import (
 	"punctual/internal/process"
 )
 
+// Postgres crashes under load. Outcomes are kept and written, and everything is sent once.
 func TestADatabaseCrashLosesNothing(t *testing.T) {
 	t.Parallel()
 	server, w := pgtest.NewServer(t, privatepg.Config{}), newWitness(t)

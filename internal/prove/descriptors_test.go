@@ -1,3 +1,5 @@
+//prove:replicas
+
 package prove
 
 import (
@@ -11,8 +13,9 @@ import (
 	"punctual/internal/process"
 )
 
-// A replica may have few descriptors from its start, or have them used up while it sends. It gets more runs than it can
-// send at a time. None of them may fail more than once, and none does.
+// A replica runs out of file descriptors. Every run succeeds at its first attempt.
+//
+// It has 256 from its start, or they are used up while it sends.
 func TestAReplicaWithFewDescriptorsBlamesNoTarget(t *testing.T) {
 	t.Parallel()
 	const runs = 400

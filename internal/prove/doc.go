@@ -9,8 +9,9 @@
 //	punctual.runs ─────────────┼─► Check ─► violations
 //	the witness's log ─────────┘
 //
-// The rules are the constants of Rule. README.md says which promise each rule belongs to, and lists the
-// faults under which the rules are checked.
+// The rules are the constants of Rule. README.md says which promise each rule belongs to, and lists the faults under
+// which the rules are checked. The list is written from the first paragraphs of the tests' comments, by
+// go test ./internal/docs -run Written -args -update; directives such as //prove:replicas name its sections.
 //
 // Nothing here asks the scheduler what it believes it did. This package computes the slots of every, at, delay and
 // plain cron schedules with code of its own, so that it notices a mistake in the product's code. Only cron expressions

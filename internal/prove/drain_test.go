@@ -1,3 +1,5 @@
+//prove:replicas
+
 package prove
 
 import (
@@ -10,6 +12,7 @@ import (
 	"punctual/internal/process"
 )
 
+// A replica stops. Its requests get `--drain-timeout` to finish, and another replica repeats the others.
 func TestAStoppingReplicaFinishesWhatFitsAndInterruptsTheRest(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -60,6 +63,7 @@ func TestAStoppingReplicaFinishesWhatFitsAndInterruptsTheRest(t *testing.T) {
 	stop(t, second)
 }
 
+// A draining replica is not ready, but its API answers.
 func TestADrainingReplicaIsNotReadyButAnswers(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -82,6 +86,7 @@ func TestADrainingReplicaIsNotReadyButAnswers(t *testing.T) {
 	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})
 }
 
+// A replica that is stopped while it registers leaves no row behind.
 func TestAReplicaStoppedWhileItRegistersLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)

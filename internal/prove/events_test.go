@@ -1,3 +1,5 @@
+//prove:chains
+
 package prove
 
 import (
@@ -62,7 +64,7 @@ func fannedOut(t testing.TB, dsn string, w *Witness, e events.Emitted, within ti
 	proven(t, dsn)
 }
 
-// A replica may die between any two steps of a fan-out. Another one does the rest, and repeats nothing.
+// kill -9 between any two steps of an event's fan-out. Another replica repeats nothing.
 func TestAKillAtAnyStepOfAFanOutLosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, point := range fanOutPoints() {
@@ -93,8 +95,7 @@ func fanOutPoints() []failpoint.Point {
 	})
 }
 
-// Ten thousand jobs have subscribed to an event. One of two replicas is killed in the middle. A second event does not
-// wait for the first, and the transactions stay small.
+// kill -9 while an event reaches 10,000 jobs. A second event does not wait, and transactions stay small.
 func TestAnEventOfTenThousandSubscribers(t *testing.T) {
 	t.Parallel()
 	const subscribers = 10_000

@@ -1,3 +1,5 @@
+//prove:database
+
 package prove
 
 import (
@@ -39,6 +41,7 @@ func lagging(t *testing.T) (primary, standby *privatepg.Server, between *pgtest.
 	return primary, pgtest.NewStandby(t, primary, from), between, dsn
 }
 
+// Failover to a synchronous standby. Everything is sent once.
 func TestASynchronousFailoverLosesNothing(t *testing.T) {
 	t.Parallel()
 	primary, w := pgtest.NewServer(t, privatepg.Config{}), newWitness(t)
@@ -75,6 +78,9 @@ func TestASynchronousFailoverLosesNothing(t *testing.T) {
 	stopCalm(t, 200, fleet...)
 }
 
+// Failover to a standby that lags. Only slots inside the lag are sent again, with greater tokens.
+//
+// With the same run id. Everything written before the lag stays.
 func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)
@@ -123,8 +129,7 @@ func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
 	stopCalm(t, 200, fleet...)
 }
 
-// An asynchronous failover loses the newest version of a job. The next edit gives its number to another definition, and
-// that is the one to send.
+// A failover loses a job's newest edit. The next edit gets the same version number, and is sent.
 func TestAfterAFailoverNoLostDefinitionIsSent(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)

@@ -1,3 +1,5 @@
+//prove:replicas
+
 package prove
 
 import (
@@ -36,8 +38,11 @@ func last(t testing.TB, r *process.Replica, path string, in any) {
 	}
 }
 
-// A replica may die between any two steps. The test kills one at every step, early and when more is in flight, and not
-// at random. Another replica must then do the rest, and nothing may be lost, doubled or stuck.
+// kill -9 at each step of a run (scheduler/failpoint/points.go). Another replica takes over; nothing is lost, doubled
+// or stuck.
+//
+// The steps of claiming, sending, finishing, recovering and callbacks: each at its first time and, except recovering,
+// at a later time.
 func TestAKillAtAnyStepLosesNothing(t *testing.T) {
 	t.Parallel()
 	var cases sync.WaitGroup
@@ -139,7 +144,7 @@ func patiently(jobs []process.JobSpec) []process.JobSpec {
 	return jobs
 }
 
-// A request that says that its run is late is on record as late, although the replica that has sent it dies.
+// kill -9 after a request said that its run is late. The record and the next request say so too.
 func TestALateRunOfAKilledReplicaIsOnRecordAsLate(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -163,7 +168,9 @@ func TestALateRunOfAKilledReplicaIsOnRecordAsLate(t *testing.T) {
 	stop(t, survivor)
 }
 
-// A replica that freezes inside the transaction of its claim keeps its locks until Postgres ends the transaction.
+// A replica freezes inside its claim. Its locks are gone after half a second, and others claim its jobs.
+//
+// Up to 8 s on a slow network. Until then Postgres keeps its transaction.
 func TestAReplicaFrozenInItsClaimHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

@@ -1,3 +1,5 @@
+//prove:releases
+
 package prove
 
 import (
@@ -56,8 +58,10 @@ var rowsOfFirst = map[string]string{
 	"recorded skips":          `SELECT count(*) FROM punctual.runs WHERE reason = 'overlap'`,
 }
 
-// Each release goes on with the data of the first one: it migrates the schema, reads every job and run, ends what was
-// under way, and fires what comes next. Nothing fires before an operator has lifted the freeze of a restored dump.
+// A dump of the first release is restored. Open runs end, and nothing fires while frozen.
+//
+// Each release migrates its schema, reads every job and run, ends what was under way, and fires what comes next.
+// Nothing fires before an operator has lifted the freeze.
 func TestTheFirstReleasesDataIsUnderstood(t *testing.T) {
 	if testing.Short() {
 		t.Skip("restores a dump, and starts replicas: `make prove` does")

@@ -1,3 +1,5 @@
+//prove:freezes
+
 package prove
 
 import (
@@ -42,6 +44,7 @@ func nothingCame(t testing.TB, w *Witness, n int) {
 	}
 }
 
+// A freeze under load. Requests in flight end, nothing more is sent, and after it everything is, once.
 func TestAFreezeUnderLoadStopsEverythingAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -86,6 +89,7 @@ func TestAFreezeUnderLoadStopsEverythingAndLosesNothing(t *testing.T) {
 	stop(t, fleet...)
 }
 
+// A tenant with 1,000 due jobs is frozen. Others do not wait, and its runs are sent later.
 func TestAFrozenTenantWaitsAndOthersDoNot(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -112,7 +116,7 @@ func TestAFrozenTenantWaitsAndOthersDoNot(t *testing.T) {
 	stop(t, r)
 }
 
-// Runs that a lost replica was sending are taken over during the freeze, but sent again only after it.
+// kill -9 during a freeze. Its runs are taken over, and sent after it.
 func TestAReplicaKilledWhileFrozenIsTakenOverAndNothingIsSent(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -136,6 +140,7 @@ func TestAReplicaKilledWhileFrozenIsTakenOverAndNothingIsSent(t *testing.T) {
 	stop(t, other)
 }
 
+// A replica for the API only sends nothing.
 func TestAReplicaForTheAPIOnlySendsNothing(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -159,6 +164,7 @@ func TestAReplicaForTheAPIOnlySendsNothing(t *testing.T) {
 	stop(t, dispatching)
 }
 
+// `serve --frozen` freezes before anything is sent.
 func TestServeFrozenFreezesAtItsStart(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

@@ -1,3 +1,5 @@
+//prove:database
+
 package prove
 
 import (
@@ -14,6 +16,9 @@ import (
 	"punctual/internal/process"
 )
 
+// The disk is full: tables or the write-ahead log cannot grow. Everything is sent once.
+//
+// Without room for the log Postgres panics. /readyz, the API and the log say so, as when the database is read-only.
 func TestAFullDiskLosesNothing(t *testing.T) {
 	t.Parallel()
 	for name, fill := range map[string]func(*testing.T, *privatepg.Server, *pgtest.Disk, []*process.Replica){

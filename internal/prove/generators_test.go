@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -10,8 +12,7 @@ import (
 	"punctual/internal/pgtest"
 )
 
-// Generators of clients read the OpenAPI document as the reference says: what each makes of it compiles, and calls a
-// replica.
+// Clients that generators create from the OpenAPI document compile, and call a replica.
 func TestGeneratedClientsCallAReplica(t *testing.T) {
 	pgtest.Exhaustive(t, "it generates and compiles three clients")
 	t.Parallel()

@@ -1,3 +1,5 @@
+//prove:addresses
+
 package prove
 
 import (
@@ -38,9 +40,9 @@ func refused(t testing.TB, a *client.Client, url string) string {
 	return err.Error()
 }
 
-// By default jobs may call only public addresses. A change to a tenant's further networks takes effect within two
-// seconds. After a permission is withdrawn the address is not called any more, even over connections that are still
-// open.
+// Permission for a network is given and withdrawn. Both take effect within 2 s, even on open connections.
+//
+// By default jobs may call only public addresses.
 func TestATenantMayCallWhatItIsAllowedAndNoLonger(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
@@ -89,7 +91,9 @@ func TestATenantMayCallWhatItIsAllowedAndNoLonger(t *testing.T) {
 	do[any](t, api, http.MethodPatch, "/v1/jobs/allowed", map[string]any{"description": "moved"})
 }
 
-// Whatever networks are allowed, Punctual calls neither its own API nor its own database.
+// Runs aim at Punctual's APIs and database, with every network allowed. They are refused.
+//
+// The API and the database of their own replica, and the API of another.
 func TestNoRunReachesPunctualItself(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t)
@@ -133,7 +137,7 @@ func TestNoRunReachesPunctualItself(t *testing.T) {
 	}
 }
 
-// A replica ignores the environment's proxy and uses the flag's, whose password stays out of the log.
+// A replica ignores the environment's proxy, and logs no password of the flag's.
 func TestOnlyTheProxyOfTheFlagIsUsed(t *testing.T) {
 	t.Parallel()
 	var proxied, direct atomic.Int32

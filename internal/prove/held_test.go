@@ -1,3 +1,5 @@
+//prove:targets
+
 package prove
 
 import (
@@ -93,7 +95,7 @@ func (b *beside) breakers() []breakerView {
 	return do[struct{ Data []breakerView }](b.t, b.r.API, "GET", "/v1/breakers", nil).Data
 }
 
-// A path that answers 503 holds back only its own runs, by their own backoff.
+// One path of a host answers 503. Its runs die by their retries; the host's other jobs are punctual.
 func TestAFailingPathHoldsBackNothingElse(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
@@ -128,8 +130,9 @@ func TestAFailingPathHoldsBackNothingElse(t *testing.T) {
 	}
 }
 
-// Runs to an unreachable host wait for as long as their backoffs could have taken, and then die. Every view and API
-// says that they wait, and other jobs are not affected.
+// A host refuses, or its name does not resolve. Its runs wait, and die when their backoffs would have ended.
+//
+// Every view and API says that they wait. Other runs are punctual.
 func TestRunsOfAHostThatCannotBeReachedDieInTime(t *testing.T) {
 	t.Parallel()
 	for name, host := range map[string]func(t *testing.T) string{
@@ -242,8 +245,7 @@ func (b *beside) looksHeld(name, held string) {
 	}
 }
 
-// Many one-shots call a host that is down and comes back. None is lost, none dies before its time, and they do not all
-// hit the host at once.
+// A host comes back to 1,000 one-shots. None is dead, and it gets one more request for each answer.
 func TestAHostThatComesBackIsNotKnockedDown(t *testing.T) {
 	t.Parallel()
 	const runs = 1000
@@ -280,8 +282,9 @@ func TestAHostThatComesBackIsNotKnockedDown(t *testing.T) {
 	}
 }
 
-// Requests that hang on one path of a host that otherwise answers take a quarter of the worker slots. The runs of that
-// path end by their own timeouts and backoffs.
+// One path of a host hangs. It gets a quarter of the concurrency.
+//
+// Its runs end by their own timeouts and backoffs.
 func TestAPathThatHangsTakesAQuarterOfTheSlots(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)

@@ -1,3 +1,5 @@
+//prove:notices
+
 package prove
 
 import (
@@ -22,7 +24,9 @@ type heldUp struct {
 	fleet      []*process.Replica // at the end
 }
 
-// What held up hundreds of jobs is one message to each recipient, with all jobs in it, when it is over. It says why.
+// Hundreds of jobs were held up. Each recipient gets one message with all and the reason.
+//
+// When it is over.
 func TestWhatHeldUpManyJobsIsOneMessage(t *testing.T) {
 	t.Parallel()
 	freezes := func(scope string) func(t *testing.T, h *heldUp) {

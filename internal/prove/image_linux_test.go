@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -81,8 +83,9 @@ func command(t *testing.T, name string, args ...string) string {
 // is to use none.
 const oneHierarchy = `! mountpoint -q /sys/fs/cgroup/unified || umount /sys/fs/cgroup/unified; exec "$0" "$@"`
 
-// The image runs in its own root file system, read-only, as its user, without any capability. crun starts it, a runtime
-// of containers.
+// The image runs read-only, as its own user, without any capability.
+//
+// crun starts it, a runtime of containers.
 func TestTheImageRunsAsItSays(t *testing.T) {
 	triesRelease(t)
 	t.Parallel()

@@ -1,3 +1,5 @@
+//prove:targets
+
 package prove
 
 import (
@@ -66,8 +68,7 @@ func (p *impatient) serve(t *testing.T, nc *net.TCPConn) {
 	}
 }
 
-// A request that goes out on a kept connection may meet its end, and then costs an attempt. An attempt that is the
-// run's last chance is not risked so.
+// A target closes kept connections as requests arrive. A run's last attempt uses a new one, and succeeds.
 func TestTheLastChanceOfARunMeetsNoConnectionThatCloses(t *testing.T) {
 	t.Parallel()
 	target := newImpatient(t)

@@ -1,3 +1,5 @@
+//prove:limits
+
 package prove
 
 import (
@@ -52,6 +54,9 @@ func busywork(t testing.TB, a *client.Client, w *Witness, n int, failure Answer)
 	return n + 2*(n/10) + n/10
 }
 
+// Three replicas share a tenant's concurrency limit, and one is killed. The limit holds, and everything is sent.
+//
+// In the end the limit is lifted.
 func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
 	t.Parallel()
 	const most, n = 7, 300
@@ -85,6 +90,7 @@ func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
 	proven(t, dsn)
 }
 
+// The same with a tenant's limit of starts a second.
 func TestThreeReplicasNeverStartMoreASecondThanATenantMay(t *testing.T) {
 	t.Parallel()
 	const perSecond, n = 15, 120 // less than a busy machine manages without a limit
@@ -120,7 +126,7 @@ func TestThreeReplicasNeverStartMoreASecondThanATenantMay(t *testing.T) {
 	proven(t, dsn)
 }
 
-// A tenant's work beyond its limits waits, and no other tenant's work does.
+// A held-back tenant has 20,000 due jobs. Other tenants are as punctual as before.
 func TestATenantThatIsHeldBackDelaysNobodyElse(t *testing.T) {
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	conn := connect(t, dsn)
@@ -166,7 +172,7 @@ func TestATenantThatIsHeldBackDelaysNobodyElse(t *testing.T) {
 	stop(t, r)
 }
 
-// A run that waits for a limit is like any other waiting run: it can be cancelled, and then the next one starts.
+// A run that waits for a limit is cancelled, and the next one starts.
 func TestARunThatWaitsForALimitCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

@@ -1,3 +1,5 @@
+//prove:database
+
 package prove
 
 import (
@@ -121,8 +123,10 @@ func lag(t *testing.T, primary, standby *privatepg.Server) {
 	})
 }
 
-// Two runs were claimed together. The outcome of the first is acknowledged and lies inside the lag of an asynchronous
-// failover. The lease of both must not go with the outcome of the second.
+// A failover loses the outcome of one run of a claim. The attempt counts as lost and is repeated.
+//
+// The standby lags, and has the outcome of the other run. The job continues, and nothing stays running. The lease of
+// both runs must not go with the outcome of the second.
 func TestAnOutcomeThatAFailoverLosesIsFound(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -148,7 +152,9 @@ func TestAnOutcomeThatAFailoverLosesIsFound(t *testing.T) {
 	}
 }
 
-// With synchronous_commit = off, a crash loses commits that were acknowledged, and the timeline stays the same.
+// A crash with `synchronous_commit` off loses one outcome. The attempt is repeated.
+//
+// The timeline stays the same.
 func TestAnOutcomeThatACrashLosesIsFound(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t, privatepg.Config{})

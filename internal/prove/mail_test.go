@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -93,8 +95,9 @@ func startMailServer(t *testing.T) (address, ca string, mails func() []sentMail)
 	return read()[0].Address, ca, func() []sentMail { return read()[1:] }
 }
 
-// From a job's death through the queue to the delivered mail: over STARTTLS, with a password, to each recipient. The
-// recovery follows in the same conversation.
+// A job dies and recovers. A real server delivers both mails in one conversation.
+//
+// To each recipient, over STARTTLS, with a password.
 func TestMailIsDeliveredByARealServer(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

@@ -1,3 +1,5 @@
+//prove:claims
+
 package prove
 
 import (
@@ -18,8 +20,10 @@ import (
 	"punctual/internal/process"
 )
 
-// Slots of a thousand jobs with every overlap policy are due at once, three times over. Meanwhile eight clients
-// trigger, cancel and replay runs. There must be no deadlock, no double and no wedge.
+// 1,000 slots are due at once, three times, among triggers, cancels and replays. Nothing deadlocks, doubles or is
+// stuck.
+//
+// They are of every overlap policy.
 func TestAThousandSlotsAtOnceWhileEverybodyMeddles(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

@@ -1,3 +1,5 @@
+//prove:releases
+
 package prove
 
 import (
@@ -25,7 +27,9 @@ const nextRelease = `
 	CREATE TABLE punctual.of_next_release (id integer);
 	ALTER DOMAIN punctual.run_reason DROP CONSTRAINT run_reason_is_known;`
 
-// Schema N serves binaries N-1 and N. A migration under load makes no replica unready and no claim fail.
+// A migration runs under old and new replicas. No claim fails, and none becomes unready.
+//
+// Schema N serves binaries N-1 and N.
 func TestAMigrationUnderLoadFailsNoClaim(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -51,8 +55,7 @@ func TestAMigrationUnderLoadFailsNoClaim(t *testing.T) {
 	stop(t, fleet...)
 }
 
-// An upgrade from the first release: its schema is migrated under load, and then its replicas are replaced by today's,
-// one after the other.
+// The first release is migrated under load, its replicas replaced one by one. Each run is sent once.
 func TestSoakAnUpgradeFromTheFirstRelease(t *testing.T) {
 	soak(t)
 	t.Parallel()

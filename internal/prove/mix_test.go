@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -168,6 +170,7 @@ func completeWork(ctx context.Context, q Request, replicas func() []*process.Rep
 	}
 }
 
+// The load of the soaks has each kind of job.
 func TestTheMixIsWhatItSays(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]bool{}

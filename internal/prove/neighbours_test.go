@@ -1,3 +1,5 @@
+//prove:replicas
+
 package prove
 
 import (
@@ -9,7 +11,7 @@ import (
 	"punctual/internal/process"
 )
 
-// A run that kills every replica that sends it must not be passed on until no replica is left.
+// A run kills each replica that sends it. It is dead after three.
 func TestARunThatKillsItsReplicasIsDeadAfterThree(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -46,7 +48,7 @@ func TestARunThatKillsItsReplicasIsDeadAfterThree(t *testing.T) {
 	stop(t, r)
 }
 
-// Targets that hang hold worker slots and nothing else: other jobs are as punctual as before.
+// A hundred requests hang. Other runs are as punctual as before.
 func TestHangingTargetsDelayNobodyElse(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

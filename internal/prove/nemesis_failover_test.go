@@ -1,3 +1,5 @@
+//prove:soaks
+
 package prove
 
 import (
@@ -54,8 +56,9 @@ func (f Facts) withoutLost(lag Span) (_ Facts, lost int) {
 	return f, seen - len(f.Requests)
 }
 
-// TestSoakFailoversThatLoseOutcomes fails over to an asynchronous standby that lags, while callers meddle and replicas
-// are killed. Each round has servers of its own.
+// Failovers to a standby that lags, while callers interfere and replicas are killed.
+//
+// Lost outcomes are found. Each round has servers of its own.
 func TestSoakFailoversThatLoseOutcomes(t *testing.T) {
 	length, rng := soak(t), seeded(t)
 	t.Parallel()

@@ -1,3 +1,5 @@
+//prove:database
+
 package prove
 
 import (
@@ -13,6 +15,9 @@ const connectionsOf = `
 	FROM pg_stat_activity
 	WHERE datname = current_database() AND application_name = $1`
 
+// Round trips to Postgres take 200 to 500 ms. Everything is sent once, within `--max-conns`.
+//
+// For 10 s, over hardly any new connections.
 func TestASlowNetworkToTheDatabaseCostsTimeOnly(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -40,6 +45,10 @@ func TestASlowNetworkToTheDatabaseCostsTimeOnly(t *testing.T) {
 	stopCalm(t, 50, fleet...)
 }
 
+// A replica is cut off from Postgres. It ends requests that must not overlap before another takes over.
+//
+// By silence or by refusal, for longer than its TTL. The other takes over within 15 s, and after the cut the replica
+// joins again. It makes fewer than 20 connection attempts a second.
 func TestAReplicaThatIsCutOffStopsItselfAndIsTakenOver(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(*pgtest.Proxy){
@@ -95,6 +104,10 @@ func cutOff(t *testing.T, fault func(*pgtest.Proxy)) {
 	stop(t, first)
 }
 
+// Connections break right after COMMIT. Claims in doubt are given back, outcomes written again, and everything is sent
+// once.
+//
+// Also after outcomes, up to 48 times in 10 s. The claims are given back unsent.
 func TestCommitsWhoseAnswerIsLostAreResolved(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

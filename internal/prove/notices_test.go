@@ -1,3 +1,5 @@
+//prove:notices
+
 package prove
 
 import (
@@ -57,8 +59,10 @@ func told(format, url string, on ...string) map[string]any {
 	return entry
 }
 
-// 600 one-shots behind a limit of 5 a second take 120 s. That they are late is one cause: it is told when it begins, in
-// a digest, and when it is over, and costs none of the starts that the limit allows.
+// 600 one-shots wait behind a limit. Their lateness is one cause, reported when it begins and ends.
+//
+// A limit of 5 starts a second, for 120 s. A digest follows the first message. Reporting costs none of the starts that
+// the limit allows.
 func TestABurstBehindALimitIsOneCause(t *testing.T) {
 	t.Parallel()
 	const perSecond, n = 5, 600
@@ -118,7 +122,7 @@ func awaitRate(t *testing.T, r *process.Replica, perSecond int) {
 	})
 }
 
-// A host that is down for a while is one incident, whatever the number of jobs that call it.
+// A host is down. That is one incident, with any number of jobs.
 func TestAHostThatIsDownForAWhileIsOneIncident(t *testing.T) {
 	t.Parallel()
 	const jobs = 12
@@ -162,8 +166,9 @@ func TestAHostThatIsDownForAWhileIsOneIncident(t *testing.T) {
 	stop(t, r)
 }
 
-// Jobs that fail at once are told in a few messages, to a recipient that takes one a second. Each of them is named in a
-// message or in the list that the message leads to.
+// Many jobs fail at once. A few messages name each, or lead to a list that does.
+//
+// The recipient takes one message a second.
 func TestJobsThatFailAtOnceAreAllNamed(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{300, 10_000} {

@@ -1,3 +1,5 @@
+//prove:notices
+
 package prove
 
 import (
@@ -7,7 +9,9 @@ import (
 	"punctual/internal/process"
 )
 
-// A job dies and recovers under two replicas. Its hook is told of each event once, and of nothing else.
+// A job dies and recovers. Its hook gets each event once.
+//
+// Under two replicas, and it gets nothing else.
 func TestAHookIsToldOfADeathAndOfTheRecovery(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

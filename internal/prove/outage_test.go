@@ -1,3 +1,5 @@
+//prove:targets
+
 package prove
 
 import (
@@ -10,9 +12,9 @@ import (
 	"punctual/internal/process"
 )
 
-// TestSoakATargetIsDownForFiveMinutes has ten thousand jobs due at the same instant at a target that refuses
-// connections for five minutes. Hardly any attempts are used up, and other jobs are not delayed. When the target is up
-// again, it gets its requests at the pace at which it answers.
+// 10,000 jobs are due at a target that is down. Few attempts are used up, and other jobs are punctual.
+//
+// For five minutes. When the target is up again, it gets its requests at the pace at which it answers.
 func TestSoakATargetIsDownForFiveMinutes(t *testing.T) {
 	soak(t)
 	t.Parallel()

@@ -1,3 +1,5 @@
+//prove:targets
+
 package prove
 
 import (
@@ -9,8 +11,10 @@ import (
 	"punctual/internal/process"
 )
 
-// The patience of these jobs is shorter than the pauses between probes of their targets. All runs that are due after a
-// target's return succeed, and what died before it did not die unasked.
+// Targets are down for longer than their jobs' patience. No run dies that is due after their return.
+//
+// They are down for 3, 6 and 40 s, and two replicas call them. What was due before does not die without a request to
+// its host since.
 func TestRunsOutlastATargetThatComesBack(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -148,8 +150,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// The package of Debian: installed, configured, started by systemd under its own unit, upgraded under load, removed and
-// purged.
+// The Debian package is installed, started by systemd, upgraded under load, removed and purged.
 func TestThePackageIsInstalledUpgradedAndRemoved(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -222,7 +223,7 @@ func TestThePackageIsInstalledUpgradedAndRemoved(t *testing.T) {
 
 var released = regexp.MustCompile(`(?m)^[0-9a-f]{64}  punctual[-_]0\.0\.2\S+$`)
 
-// Whoever builds the same commit again gets the same files.
+// Two builds of the same commit are equal.
 func TestTwoBuildsOfAReleaseAreEqual(t *testing.T) {
 	triesRelease(t)
 	t.Parallel()

@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -17,9 +19,10 @@ import (
 	"punctual/internal/process"
 )
 
-// A failing job reaches Alertmanager itself, as Debian packages it, in the form of active alerts. When the job
-// recovers, the alerts end. PagerDuty gets its routing key, which is not stored with the notice, and the same dedup key
-// for trouble and recovery.
+// A job fails and recovers. Alertmanager's alerts fire and end, and PagerDuty gets one dedup key.
+//
+// Alertmanager is as Debian packages it. PagerDuty gets its routing key, which is not stored with the notice, and the
+// same dedup key for trouble and recovery.
 func TestAlertmanagerAndPagerDutyAreToldOfTroubleAndOfItsEnd(t *testing.T) {
 	t.Parallel()
 	dsn, w, pager := pgtest.DSN(t), newWitness(t), newPager(t)

@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -19,8 +21,9 @@ import (
 	"punctual/internal/process"
 )
 
-// The blocks of all pages do what they show. Those in sh run against `punctual dev` and against `punctual serve` with
-// keys, in the order of the page.
+// The blocks of all pages do what they show.
+//
+// Those in sh run against `punctual dev` and against `punctual serve` with keys, in the order of the page.
 //
 //   - A block that names http://127.0.0.1:8080 is for dev, which listens there. One that works on the database is for
 //     serve. All others run against both, with $URL and $KEY.

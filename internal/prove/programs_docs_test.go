@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -64,8 +66,9 @@ func runnable(t *testing.T, language, text string) []string {
 	return nil
 }
 
-// The receivers of docs/receiving.md take the calls of a replica, and calls that are signed by hand as the page says.
-// They refuse all others.
+// The receivers of docs/receiving.md take signed calls, and refuse all others.
+//
+// Of a replica, and signed in the way that the page says.
 func TestTheReceiversOfTheDocsCheckSignatures(t *testing.T) {
 	t.Parallel()
 	r := serve(t, pgtest.DSN(t))
@@ -129,7 +132,7 @@ func signedByHand(t *testing.T, secret string) (script string) {
 	return script
 }
 
-// The programs of docs/migrate.md run a command for each call, and fail the call when the command fails.
+// The programs of docs/migrate.md run a command for each call, and fail the call when it fails.
 func TestTheWrappersOfTheDocsRunACommand(t *testing.T) {
 	t.Parallel()
 	r := serve(t, pgtest.DSN(t))
@@ -184,7 +187,7 @@ func TestTheFenceOfTheDocsHolds(t *testing.T) {
 	}
 }
 
-// The commands that `punctual dev` proposes work as they are printed.
+// The commands that `punctual dev` proposes work as printed.
 func TestWhatDevProposesWorks(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "punctual-dev-test-") // not below t.TempDir, which another user may not enter

@@ -1,3 +1,5 @@
+//prove:replicas
+
 package prove
 
 import (
@@ -14,6 +16,7 @@ import (
 // than it must is up to the tests of its loops, which have a clock of their own.
 const prompt = 5 * time.Second
 
+// A trigger, or a job that is due, fires at once, regardless of the replica that was called.
 func TestWhatIsDueFiresAtOnceWhicheverReplicaWasTold(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

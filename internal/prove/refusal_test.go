@@ -1,3 +1,5 @@
+//prove:database
+
 package prove
 
 import (
@@ -12,6 +14,9 @@ import (
 	"punctual/internal/process"
 )
 
+// All backends are terminated every 200 ms. Everything is sent once, and no attempt fails.
+//
+// For 8 s.
 func TestTerminatedBackendsLoseNothing(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -72,6 +77,9 @@ func administer(t testing.TB, server *privatepg.Server, statements ...string) {
 	}
 }
 
+// The database is read-only for 5 s. Everything is sent once; `/readyz`, the API and the log say so.
+//
+// The API answers 503. The log says why without flooding.
 func TestAReadOnlyDatabaseLosesNothing(t *testing.T) {
 	t.Parallel()
 	server, w := pgtest.NewServer(t, privatepg.Config{}), newWitness(t)

@@ -1,3 +1,5 @@
+//prove:claims
+
 package prove
 
 import (
@@ -7,7 +9,7 @@ import (
 	"punctual/internal/process"
 )
 
-// A hanging run that holds the last worker slot does not keep the slot that is to replace it from being claimed.
+// A hanging run holds the last place of its tenant or replica. The next slot replaces it.
 func TestARunThatHangsIsReplacedThoughItHoldsTheLastPlace(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -34,7 +36,7 @@ func TestARunThatHangsIsReplacedThoughItHoldsTheLastPlace(t *testing.T) {
 	}
 }
 
-// When a trigger cancels a run, the place goes to the trigger's own run, and not to another that has waited longer.
+// A trigger that replaces a run gets its place, before runs that have waited longer.
 func TestThePlaceOfAReplacedRunIsForItsSuccessor(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

@@ -1,3 +1,5 @@
+//prove:replicas
+
 package prove
 
 import (
@@ -56,6 +58,7 @@ func nextSecond(d time.Duration) time.Time {
 	return time.Now().Add(d + time.Second).Truncate(time.Second)
 }
 
+// Nothing breaks on three replicas. Each slot has one run, sent once.
 func TestThreeReplicasRunEachSlotExactlyOnce(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -80,6 +83,7 @@ func TestThreeReplicasRunEachSlotExactlyOnce(t *testing.T) {
 	stop(t, fleet...)
 }
 
+// A rolling restart with SIGTERM under load. Everything is sent once.
 func TestRollingRestartLosesNothingAndSendsNothingTwice(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

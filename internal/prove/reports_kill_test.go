@@ -1,3 +1,5 @@
+//prove:reports
+
 package prove
 
 import (
@@ -66,8 +68,10 @@ func (f *fragile) work(ctx context.Context, attempt http.Header, dies bool) erro
 	return tx.Commit(ctx)
 }
 
-// Targets die before and after the commit of their work, and replicas die with requests in flight. Each run's work is
-// done once, and the run succeeds.
+// A thousand kills of targets and replicas around commits. Each run's work is done once, and the run succeeds.
+//
+// More than a thousand, and once by the target's own table. Targets die before or after the commit of work that they
+// report, close the connection or answer 500.
 func TestAThousandKillsNeitherDoubleNorLoseWorkThatIsReported(t *testing.T) {
 	t.Parallel()
 	const runs = 1000

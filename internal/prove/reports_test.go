@@ -1,3 +1,5 @@
+//prove:reports
+
 package prove
 
 import (
@@ -6,7 +8,7 @@ import (
 	"punctual/internal/pgtest"
 )
 
-// Targets commit their work and report in the same transaction. Then neither they nor their replica say anything more.
+// kill -9 after targets reported in transactions. These runs succeed at their first attempt; others are taken over.
 func TestWorkThatReportedWhatItDidIsNotDoneAgain(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

@@ -1,3 +1,5 @@
+//prove:limits
+
 package prove
 
 import (
@@ -27,8 +29,9 @@ func backfillHours(t *testing.T, a *client.Client, job string, hours int) operat
 	})
 }
 
-// Two replicas of ten worker slots have ten requests that hang, and a backfill whose requests hang takes what it may. A
-// job that is due every second finds the worker slots that are left. It does not wait until it is late.
+// Ten requests and a backfill hang. A job that is due each second gets the concurrency that is left.
+//
+// Two replicas with a concurrency of ten. It does not wait until it is late.
 func TestWhatIsDueFindsTheWorkerSlotsThatABackfillLeaves(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -66,7 +69,7 @@ func TestWhatIsDueFindsTheWorkerSlotsThatABackfillLeaves(t *testing.T) {
 	stop(t, fleet...)
 }
 
-// Slots that are due occupy every worker slot with requests that hang. A run by hand and a backfill start nonetheless.
+// Hanging slots occupy all concurrency. A manual run, a retry and a backfill start all the same.
 func TestARunByHandStartsBesideSlotsThatTakeEveryWorkerSlot(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

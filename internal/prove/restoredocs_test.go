@@ -1,3 +1,5 @@
+//prove:freezes
+
 package prove
 
 import (
@@ -14,8 +16,9 @@ import (
 	"punctual/internal/process"
 )
 
-// The test runs the commands of docs/restore.md block by block, on a database in which jobs fire. Nothing may be sent
-// before the last block.
+// A dump is restored as docs/restore.md says. Nothing is sent before the last block.
+//
+// The test runs the commands block by block, on a database in which jobs fire.
 func TestRestoringADumpFiresNothing(t *testing.T) {
 	t.Parallel()
 	var steps []docs.Block

@@ -1,3 +1,5 @@
+//prove:targets
+
 package prove
 
 import (
@@ -23,6 +25,9 @@ func theRun(t *testing.T, a *client.Client, job string) runView {
 	return finalRun(t, a, runs[0].ID)
 }
 
+// A target fails, hangs, drops connections or redirects. Each run has its status, reason and number of attempts.
+//
+// Or says Retry-After.
 func TestFailedAttemptsEndAsTheyShould(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

@@ -1,3 +1,5 @@
+//prove:database
+
 package prove
 
 import (
@@ -32,8 +34,10 @@ func databaseOf(t testing.TB, dsn string) string {
 	return pgx.Identifier{config.Database}.Sanitize()
 }
 
-// After a failover that leaves all sockets open, a replica leaves the server that has become a reader: claims,
-// heartbeats, chores, reads and writes of callers.
+// A failover leaves sockets open to a reader. Within two heartbeats all connections are new, and everything is sent
+// once.
+//
+// Claims, heartbeats, chores, reads and writes of callers.
 func TestAFailoverThatLeavesSocketsOpenIsNoticed(t *testing.T) {
 	t.Parallel()
 	server, w := pgtest.NewServer(t, privatepg.Config{Fast: true}), newWitness(t)

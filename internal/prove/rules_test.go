@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -9,7 +11,9 @@ import (
 // numbered matches a line of a table of what must hold.
 var numbered = regexp.MustCompile(`^\| \d+ \|`)
 
-// The README of this package describes every rule of the checker. Each of the eleven things that must hold is a rule.
+// The list above describes each rule of the checker.
+//
+// Each of the eleven things that must hold is a rule.
 func TestEveryRuleIsDocumented(t *testing.T) {
 	t.Parallel()
 	page := readFile(t, "README.md")

@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -107,6 +109,7 @@ func text(t *testing.T, a *client.Client, path string) string {
 	return string(do[json.RawMessage](t, a, "GET", path, nil))
 }
 
+// A run shows its request as it was sent, without its secrets.
 func TestTheRequestIsShownAsItWasSentWithoutItsSecrets(t *testing.T) {
 	t.Parallel()
 	r, m := serve(t, pgtest.DSN(t), "--trace-ratio=0.5"), newMirror(t)
@@ -156,6 +159,7 @@ func TestTheRequestIsShownAsItWasSentWithoutItsSecrets(t *testing.T) {
 	}
 }
 
+// A run lists an attempt that is in flight.
 func TestAnAttemptInFlightIsListed(t *testing.T) {
 	t.Parallel()
 	r, m := serve(t, pgtest.DSN(t)), newMirror(t)
@@ -173,6 +177,7 @@ func TestAnAttemptInFlightIsListed(t *testing.T) {
 	}
 }
 
+// As much of a response is kept as the job says.
 func TestAsMuchOfAResponseIsKeptAsTheJobSays(t *testing.T) {
 	t.Parallel()
 	r, m := serve(t, pgtest.DSN(t)), newMirror(t)
@@ -206,6 +211,7 @@ func TestAsMuchOfAResponseIsKeptAsTheJobSays(t *testing.T) {
 	}
 }
 
+// The `result` in an answer becomes the run's result.
 func TestAnAnswerCarriesTheResultOfItsRun(t *testing.T) {
 	t.Parallel()
 	r, m := serve(t, pgtest.DSN(t)), newMirror(t)
@@ -243,7 +249,9 @@ func TestAnAnswerCarriesTheResultOfItsRun(t *testing.T) {
 	}
 }
 
-// The token of an attempt that goes on after a 202 is as good as a key to its run.
+// The token of an attempt that continues after a 202 is not shown.
+//
+// It is as good as a key to its run.
 func TestTheTokenOfWorkThatGoesOnIsNotShown(t *testing.T) {
 	t.Parallel()
 	r, m := serve(t, pgtest.DSN(t)), newMirror(t)
@@ -290,6 +298,7 @@ func TestTheTokenOfWorkThatGoesOnIsNotShown(t *testing.T) {
 	}
 }
 
+// A rerun sends the request again, with an idempotency key of its own or the same.
 func TestARerunIsSentAgainWithKeysOfItsOwnOrTheSame(t *testing.T) {
 	t.Parallel()
 	r, m := serve(t, pgtest.DSN(t)), newMirror(t)

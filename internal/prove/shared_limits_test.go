@@ -1,3 +1,5 @@
+//prove:limits
+
 package prove
 
 import (
@@ -12,8 +14,9 @@ import (
 	"punctual/internal/process"
 )
 
-// Five jobs share a limit on three replicas, which are killed again and again. Never are more of their requests open
-// than the limit allows, all runs end, and a job without the limit does not wait. RUNS=10000 has so many.
+// Five jobs share a limit on replicas that are killed again and again. The limit holds, and all runs end.
+//
+// A job without the limit does not wait. RUNS=10000 has so many.
 func TestALimitHoldsOnThreeReplicasThatAreKilled(t *testing.T) {
 	t.Parallel()
 	const most = 1

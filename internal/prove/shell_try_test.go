@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -9,7 +11,9 @@ import (
 	"punctual/internal/docs"
 )
 
-// A block fails at its first command that fails, and the error says which. What it has set until then lives on.
+// A block of a page fails at its first command that fails, and the error says which.
+//
+// What it has set until then lives on.
 func TestABlockThatFails(t *testing.T) {
 	t.Parallel()
 	api := httptest.NewServer(http.NotFoundHandler())

@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -61,6 +63,9 @@ func judged(t *testing.T, all ...signed) []string {
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
+// Another library verifies the signatures of callbacks.
+//
+// Also while two secrets are valid.
 func TestAnotherLibraryVerifiesTheSignatures(t *testing.T) {
 	t.Parallel()
 	r := serve(t, pgtest.DSN(t))

@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -10,6 +12,7 @@ import (
 	"punctual/scheduler/jobspec"
 )
 
+// The checker's own reading of plain cron agrees with the product's.
 func TestPlainCronAgreesWithTheProduct(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2027, 12, 30, 22, 58, 30, 0, time.UTC)
@@ -48,6 +51,7 @@ func TestPlainCronAgreesWithTheProduct(t *testing.T) {
 	}
 }
 
+// It leaves other cron expressions to the product.
 func TestPlainCronLeavesTheRest(t *testing.T) {
 	t.Parallel()
 	for _, s := range []jobspec.Schedule{
@@ -65,6 +69,7 @@ func TestPlainCronLeavesTheRest(t *testing.T) {
 	}
 }
 
+// The checker computes the slots that definitions ask for.
 func TestSlotsAreThoseOfTheDefinitions(t *testing.T) {
 	t.Parallel()
 	every := func(d time.Duration) jobspec.Definition {

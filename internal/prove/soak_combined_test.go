@@ -1,3 +1,5 @@
+//prove:soaks
+
 package prove
 
 import (
@@ -64,8 +66,9 @@ func (b *besieged) lift() {
 	})
 }
 
-// TestSoakAClockThatIsSteppedBehindPgBouncer steps the database's clock back and forth while jobs are edited, paused,
-// triggered, replayed, backfilled and limited. All connections go through a PgBouncer.
+// The database's clock is stepped, behind PgBouncer, while callers edit, pause, trigger, replay and backfill.
+//
+// Limits apply, too.
 func TestSoakAClockThatIsSteppedBehindPgBouncer(t *testing.T) {
 	length, rng := soak(t), seeded(t)
 	t.Parallel()
@@ -88,7 +91,7 @@ func TestSoakAClockThatIsSteppedBehindPgBouncer(t *testing.T) {
 	stop(t, b.live()...)
 }
 
-// TestSoakAFailoverWhileCallersMeddle promotes the synchronous standby in the middle of the load.
+// The synchronous standby is promoted in the middle of that load.
 func TestSoakAFailoverWhileCallersMeddle(t *testing.T) {
 	length, rng := soak(t), seeded(t)
 	t.Parallel()

@@ -1,3 +1,5 @@
+//prove:database
+
 package prove
 
 import (
@@ -19,8 +21,9 @@ const (
 	slowness   = 9 * time.Second
 )
 
-// Through a pooler nothing tells an idle replica of a commit: it looks. The application comes through the same pooler,
-// with another backend for each transaction.
+// An application enqueues runs in its transactions, through PgBouncer. Each is sent.
+//
+// Nothing notifies an idle replica of a commit: it looks. The application gets another backend for each transaction.
 func TestRunsFromYourOwnTransactionThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	direct, w := pgtest.EmptyDSN(t), newWitness(t)

@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -14,7 +16,7 @@ import (
 
 const sqlPage = "docs/sql-transactions.md"
 
-// The programs of the page write an order and its reminder in one transaction.
+// The programs of docs/sql-transactions.md write an order and its reminder in one transaction.
 func TestRunsFromYourOwnTransaction(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

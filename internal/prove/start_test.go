@@ -1,3 +1,5 @@
+//prove:database
+
 package prove
 
 import (
@@ -31,7 +33,9 @@ func says(t testing.TB, p *process.Process, text string) {
 	})
 }
 
-// A name that leads to a reader leads to the next primary later.
+// A replica that starts at a reader waits for its promotion.
+//
+// The name may lead to another server, the next primary, later.
 func TestAReplicaThatStartsAtAReaderWaitsForItsPromotion(t *testing.T) {
 	t.Parallel()
 	primary := pgtest.NewServer(t, privatepg.Config{})
@@ -43,7 +47,7 @@ func TestAReplicaThatStartsAtAReaderWaitsForItsPromotion(t *testing.T) {
 	says(t, r, "scheduler started")
 }
 
-// A failover may come in the middle of a start: the server that was just written to is a reader.
+// A failover comes during a start. The replica waits until it can write.
 func TestAReplicaWhoseRegistrationIsRefusedWaitsForWrites(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -60,7 +64,7 @@ func TestAReplicaWhoseRegistrationIsRefusedWaitsForWrites(t *testing.T) {
 	says(t, r, "scheduler started")
 }
 
-// The answer to any statement of a start may be lost, although the statement was done.
+// The answer to any statement of a start is lost. The replica starts.
 func TestAReplicaWhoseConnectionIsLostStartsAllTheSame(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)

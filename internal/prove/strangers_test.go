@@ -1,3 +1,5 @@
+//prove:database
+
 package prove
 
 import (
@@ -57,8 +59,10 @@ func unhindered(t testing.TB, conn *pgx.Conn, replicas int) {
 	})
 }
 
-// Forty callers of each replica wait for a row that a user has locked, and ask again. Claims, finishes and heartbeats
-// have connections of their own, so slots are sent and replicas stay alive.
+// Forty callers of each replica wait for a locked row. No slot or heartbeat waits.
+//
+// They ask again, and are answered 503: locked after 3 s or, if they waited 3 s for a connection, busy. Claims,
+// finishes and heartbeats have connections of their own.
 func TestSlowRequestsHoldUpNoSlotAndNoHeartbeat(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -109,8 +113,9 @@ func TestSlowRequestsHoldUpNoSlotAndNoHeartbeat(t *testing.T) {
 	stopCalm(t, 2000, fleet...)
 }
 
-// A user locks the rows of a run in flight, of one that waits behind it, of one that is to be retried, and more. Only
-// those runs wait for the locks.
+// A user locks rows of runs, jobs, tenants or queues. Only runs that these belong to wait.
+//
+// Also claims, gates and the deployment.
 func TestAStrangersLocksHoldUpTheirOwnRunsOnly(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -32,8 +34,10 @@ func of(t *testing.T, job string, conn net.Conn) *http.Request {
 	return r
 }
 
-// On a busy machine a handler learns that its client has left only long after the next request has come. The witness's
-// log must not depend on that.
+// A client that has left is on record before its next request, even on a busy machine.
+//
+// A handler learns that its client has left only long after the next request has come. The witness's log must not
+// depend on that.
 func TestAClientThatHasLeftHasLeftWhenTheNextRequestComes(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)
@@ -68,7 +72,9 @@ func TestAClientThatHasLeftHasLeftWhenTheNextRequestComes(t *testing.T) {
 	}
 }
 
-// A request that is read after its client has left may have come long before, even before others that were read first.
+// A request that is read after its client has left is marked.
+//
+// It may have come long before, even before others that were read first.
 func TestARequestReadTooLateIsMarked(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)
@@ -82,6 +88,7 @@ func TestARequestReadTooLateIsMarked(t *testing.T) {
 	}
 }
 
+// The checker concludes nothing from the order of such requests.
 func TestRequestsOfUnknownArrivalAreInNoOrder(t *testing.T) {
 	t.Parallel()
 	f := goodWorld()

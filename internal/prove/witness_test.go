@@ -1,3 +1,5 @@
+//prove:other
+
 package prove
 
 import (
@@ -37,6 +39,7 @@ func post(t *testing.T, client *http.Client, url, body string, headers map[strin
 	return response, err
 }
 
+// The witness logs what a request says about itself.
 func TestWitnessLogsWhatARequestSaysAboutItself(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)
@@ -67,6 +70,7 @@ func TestWitnessLogsWhatARequestSaysAboutItself(t *testing.T) {
 	}
 }
 
+// The witness misbehaves as a test says.
 func TestWitnessMisbehavesAsTold(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)

@@ -1,3 +1,5 @@
+//prove:chains
+
 package prove
 
 import (
@@ -32,8 +34,9 @@ func diamond(name, url string, more process.JobSpec) process.JobSpec {
 	return spec
 }
 
-// A replica may die between any two writes by which a workflow goes on. Another one does the rest: no step is left out,
-// and none is done twice.
+// kill -9 at each step by which a workflow continues. Each of its steps is done once.
+//
+// A workflow of five, killed at each of the first five times.
 func TestADiamondSurvivesAKillAtEachStep(t *testing.T) {
 	t.Parallel()
 	points := []failpoint.Point{failpoint.ReadyCommitted, failpoint.FinishBegun, failpoint.FinishCommitted}
@@ -69,7 +72,7 @@ func TestADiamondSurvivesAKillAtEachStep(t *testing.T) {
 	}
 }
 
-// A replica may die while it writes a decision, or before it says that it did. The decision counts once all the same.
+// kill -9 while an approval decision is written or answered. It counts once.
 func TestADecisionCountsOnceThoughItsReplicaDies(t *testing.T) {
 	t.Parallel()
 	for _, point := range []failpoint.Point{failpoint.CallbackLocked, failpoint.CallbackCommitted} {
@@ -115,7 +118,9 @@ func workflowPoints() []failpoint.Point {
 	})
 }
 
-// The figure is for people: how long it takes from the end of a step to the request of the next.
+// A workflow of fifty steps measures the time from a step's end to the next request.
+//
+//prove:other
 func TestAChainOfFiftyStepsOnAnIdleReplica(t *testing.T) {
 	t.Parallel()
 	const steps = 50
@@ -142,7 +147,7 @@ func TestAChainOfFiftyStepsOnAnIdleReplica(t *testing.T) {
 	proven(t, dsn)
 }
 
-// A cancel of the whole reaches the requests that are out, on another replica too.
+// A cancel of a workflow reaches its requests, also on other replicas.
 func TestACancelOfAWorkflowReachesItsSteps(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

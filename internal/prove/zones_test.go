@@ -1,3 +1,5 @@
+//prove:clocks
+
 package prove
 
 import (
@@ -24,8 +26,9 @@ const (
 	movedBy   = 9*time.Hour - (5*time.Hour + 45*time.Minute)
 )
 
-// While replicas with older time zone data are replaced by one with newer data, no slot is lost or doubled. In the end
-// every next slot is by the newer data, whichever replica computed it.
+// Newer time zone data is deployed under load. No slot is lost or doubled, and each next slot follows it.
+//
+// Replicas with older data are replaced, and it does not matter which replica computed a slot.
 func TestZoneDataThatChangesUnderLoad(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -89,7 +92,7 @@ func TestZoneDataThatChangesUnderLoad(t *testing.T) {
 	stop(t, fresh)
 }
 
-// Zone data of a later release is used, and its age is said wherever an operator looks.
+// Time zone data is over half a year old. The log, the overview, its page and a metric say so.
 func TestZoneDataThatIsOldIsSaidToBe(t *testing.T) {
 	t.Parallel()
 	data := "--zone-data=" + laterZoneData(t) // its files are of 1980

@@ -1,3 +1,5 @@
+//prove:database
+
 package prove
 
 import (
@@ -9,7 +11,10 @@ import (
 	"punctual/internal/process"
 )
 
-// Whatever defaults a role and a database have, all commands, jobs, calls and pages work.
+// The role and the database have unusual defaults (internal/pgtest/zoo.go). Everything works, and is sent once.
+//
+// Isolation, encoding, dates, time zone, timeouts, search_path, revoked privileges of PUBLIC, … All commands, jobs,
+// calls and pages work. All other tests and the soak run with such a role, too.
 func TestEverythingWorksWhateverTheDatabasesDefaults(t *testing.T) {
 	t.Parallel()
 	dsn, super := pgtest.Zoo(t)

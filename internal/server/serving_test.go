@@ -88,7 +88,9 @@ func TestNothingOfTheServerIsUnbounded(t *testing.T) {
 	}
 }
 
-// A client that sends a byte now and then is cut off, in the headers and in the body.
+// Clients that drip headers, bodies or chunks, or stay idle, are cut off.
+//
+//prove:api
 func TestSlowClientsAreCutOff(t *testing.T) {
 	t.Parallel()
 	h := harden(t, mostConnections, func(s *http.Server) {
@@ -122,6 +124,9 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	}
 }
 
+// Connections beyond the limit are closed at once, and open ones continue.
+//
+//prove:api
 func TestConnectionsBeyondTheBoundAreClosedAtOnce(t *testing.T) {
 	t.Parallel()
 	h := harden(t, 5, func(*http.Server) {})
@@ -160,8 +165,11 @@ func TestConnectionsBeyondTheBoundAreClosedAtOnce(t *testing.T) {
 	}
 }
 
-// The server answers garbage, and HTTP that two parsers may read differently, with an error or not at all. It never
-// takes the following bytes for another request.
+// Garbage, other protocols and contradictory lengths get an error or nothing. Bytes after them are not a request.
+//
+// Also encodings that contradict each other.
+//
+//prove:api
 func TestGarbageOnThePort(t *testing.T) {
 	t.Parallel()
 	h := harden(t, mostConnections, func(s *http.Server) {

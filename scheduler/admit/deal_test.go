@@ -10,6 +10,9 @@ import (
 // queuesOfAHundred returns the worker slots of queues that have 100 slots each.
 func queuesOfAHundred(queues int) *Slots { return occupied(slices.Repeat([]int{100}, queues)) }
 
+// A replica serves 150 queues. Each gets its turn in the claims.
+//
+//prove:limits
 func TestNoQueueIsLeftOutForGood(t *testing.T) {
 	t.Parallel()
 	for _, queues := range []int{2, 99, 100, 101, 150, 1000} {

@@ -134,7 +134,9 @@ func crowds(t *testing.T, histories uint64, test func(c *crowd)) {
 	}
 }
 
-// Work of all kinds comes and goes, a little or a lot of it, one kind at a time or all together.
+// Work of all kinds comes and goes. Unneeded reserves keep nothing waiting.
+//
+//prove:limits
 func TestNothingWaitsForReservesThatNobodyNeeds(t *testing.T) {
 	t.Parallel()
 	crowds(t, 600, func(c *crowd) {
@@ -154,7 +156,9 @@ func TestNothingWaitsForReservesThatNobodyNeeds(t *testing.T) {
 	})
 }
 
-// However a queue was occupied before: once these runs have ended, and while all kinds have work, each has its share.
+// While all kinds have work, each has its share, regardless of earlier runs.
+//
+//prove:limits
 func TestEachKindComesToItsShare(t *testing.T) {
 	t.Parallel()
 	crowds(t, 60, func(c *crowd) {

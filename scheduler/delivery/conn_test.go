@@ -42,8 +42,11 @@ func connecting(c *Client, wrap func(nc net.Conn, number int) net.Conn) (count *
 	return count
 }
 
-// That is the one moment at which a request may move to another connection: after a connection was found to be open,
-// and before anything of the request was written to it.
+// A connection breaks during a request. It moves only if the connection was reused and took nothing.
+//
+// It breaks after nothing, one byte or all of it. Else the attempt fails, and sent says so.
+//
+//prove:targets
 func TestARequestMovesOnlyIfNothingOfItWasWritten(t *testing.T) {
 	tests := []struct {
 		name         string

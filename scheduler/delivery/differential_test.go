@@ -238,8 +238,11 @@ func differentialSeeds() []string {
 	return seeds
 }
 
-// FuzzAgainstTransport compares Punctual's client with http.Transport, which reads the same answer: the status, the
-// headers that are kept, the body, the kind of error, and whether the connection is used again.
+// Answers of any bytes, in any pieces, are read as net/http reads them.
+//
+// Their status, headers that are kept, body, kind of error, and whether the connection is used again.
+//
+//prove:targets
 func FuzzAgainstTransport(f *testing.F) {
 	for i, seed := range differentialSeeds() {
 		for _, hangUp := range []bool{false, true} {

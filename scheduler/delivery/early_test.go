@@ -12,8 +12,11 @@ import (
 	"testing"
 )
 
-// A target that answers before it has read the request is heard. Its connection is not used again: the target hangs up,
-// or says that it will, or does not take the rest of the body.
+// A target answers before it has read the request. It is heard, and the connection is not used again.
+//
+// It hangs up, says that it will, or does not take the rest of the body.
+//
+//prove:targets
 func TestATargetThatAnswersBeforeItHasReadTheBody(t *testing.T) {
 	for _, status := range []int{401, 413, 200} {
 		for _, size := range []int{maxAtOnce + 1, 256 << 10, 16 << 20} {

@@ -42,7 +42,11 @@ func TestTheZeroConfigCallsPublicAddressesOnly(t *testing.T) {
 	}
 }
 
+// An open connection leads to an address that another tenant may call. It is not used.
+//
 // The connection pool of net/http tells hosts apart, but not tenants.
+//
+//prove:addresses
 func TestAConnectionIsNotUsedByATenantThatMayNotCallItsAddress(t *testing.T) {
 	var conns atomic.Int32
 	u := listen(t, func(nc net.Conn, number int) {
@@ -101,7 +105,9 @@ func TestPoolsAreBounded(t *testing.T) {
 	}
 }
 
-// The name resolves to another address the second time.
+// A name resolves to a public address, later to a forbidden one. That one is not called.
+//
+//prove:addresses
 func TestANameThatRebindsIsJudgedAtEveryConnection(t *testing.T) {
 	called := make(chan string, 10)
 	ln, err := net.Listen("tcp4", "0.0.0.0:0")
@@ -256,6 +262,9 @@ func TestTargetsBehindAProxy(t *testing.T) {
 	}
 }
 
+// An egress proxy refuses, fails, hangs or speaks something else. Timeouts hold.
+//
+//prove:addresses
 func TestProxiesThatRefuseOrFail(t *testing.T) {
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

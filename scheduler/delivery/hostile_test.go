@@ -20,6 +20,9 @@ import (
 	"punctual/scheduler/delivery/wire"
 )
 
+// Targets hang, drip, never end, reset or speak garbage. Timeouts and caps hold.
+//
+//prove:targets
 func TestHostileTargets(t *testing.T) {
 	for _, h := range hostileTargets() {
 		t.Run(h.name, func(t *testing.T) {
@@ -35,7 +38,9 @@ func TestHostileTargets(t *testing.T) {
 	}
 }
 
-// After many requests to each hostile target, the client holds no more resources than before.
+// They leave no goroutine or descriptor behind.
+//
+//prove:targets
 func TestHostileTargetsLeaveNothingBehind(t *testing.T) {
 	c := New(Config{Guard: guard.New(guard.Loopback)})
 	targets := hostileTargets()
@@ -71,6 +76,9 @@ func TestHostileTargetsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
+// A target answers 1 GB. It is read up to the cap.
+//
+//prove:targets
 func TestABodyIsReadUpToTheCap(t *testing.T) {
 	var written atomic.Int64
 	closed := make(chan struct{})

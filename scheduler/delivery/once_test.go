@@ -64,6 +64,11 @@ func attemptRequest(u *url.URL, method, id string, body []byte) wire.Request {
 	}
 }
 
+// A reused connection closes unanswered. The attempt is one request.
+//
+// With every method, with and without a body.
+//
+//prove:targets
 func TestAReusedConnectionThatClosesUnansweredCarriesOneRequest(t *testing.T) {
 	hangUps := map[string]func(net.Conn){
 		"closed":       func(net.Conn) {},

@@ -95,7 +95,11 @@ func idleConn(t *testing.T, c *Client) *conn {
 	return nil
 }
 
-// Whatever a target does to a connection while it is idle, the next attempt is sent once, on another one.
+// An idle connection ends, is reset or brings anything. It is not used again.
+//
+// Also within TLS.
+//
+//prove:targets
 func TestAConnectionThatEndedOrSpokeWhileIdleIsNotUsed(t *testing.T) {
 	for name, act := range map[string]func(net.Conn){
 		"closed":         func(nc net.Conn) { _ = nc.Close() },

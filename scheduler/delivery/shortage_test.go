@@ -9,6 +9,9 @@ import (
 	"testing"
 )
 
+// An error of the replica's own resources is not blamed on the target.
+//
+//prove:replicas
 func TestWhoseAFailureIs(t *testing.T) {
 	t.Parallel()
 	dial := func(to string, call string, errno syscall.Errno) error {

@@ -306,6 +306,11 @@ func TestTheAuditLogHasNoSecrets(t *testing.T) {
 		`SELECT count(*) FROM punctual.audit_log a WHERE a::text LIKE '%s3cret%'`)
 }
 
+// The owner, a tenant or a superuser changes the audit log. It is refused.
+//
+// By update, delete and truncate.
+//
+//prove:tenants
 func TestTheAuditLogIsOnlyAddedTo(t *testing.T) {
 	c := NewFixture(t)
 	ctx := t.Context()

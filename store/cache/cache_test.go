@@ -5,7 +5,11 @@ import (
 	"testing"
 )
 
-// One tenant's data, however large, takes a bounded part of the memory that a replica has for all tenants.
+// 500 cached values of 64 KiB take a bounded part of a replica's memory.
+//
+// One tenant's values, in the memory that a replica has for all tenants.
+//
+//prove:tenants
 func TestWhatAReplicaKeepsIsBoundedInNumberAndSize(t *testing.T) {
 	const number, bytes = 1000, 1 << 20
 	c := New[int, string](number, bytes)

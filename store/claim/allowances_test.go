@@ -97,6 +97,9 @@ func TestASlotIsHandedRound(t *testing.T) {
 	}
 }
 
+// Replicas draw on a limit at the same time. It holds.
+//
+//prove:limits
 func TestReplicasThatDrawAtTheSameTimeNeverExceedALimit(t *testing.T) {
 	c := NewReplica(t)
 	other := c.Neighbour(1)
@@ -141,6 +144,9 @@ func TestReplicasThatDrawAtTheSameTimeNeverExceedALimit(t *testing.T) {
 	drawing.Wait()
 }
 
+// A lost replica's share of a limit is free once its runs are taken over.
+//
+//prove:limits
 func TestTheSlotsOfALostReplicaAreThereAgainOnceItsRunsAre(t *testing.T) {
 	c := NewReplica(t)
 	c.Limit("max_concurrent_runs", 4)

@@ -101,6 +101,9 @@ func TestClaimDueTakesWhatIsDueOnly(t *testing.T) {
 	c.WantCount(1, "claims", `SELECT count(*) FROM punctual.claims`)
 }
 
+// Eight claimers compete for the same rows. No slot is claimed twice.
+//
+//prove:claims
 func TestEightClaimersNeverShareASlot(t *testing.T) {
 	c := NewReplica(t)
 	const jobs = 3000
@@ -681,8 +684,9 @@ func TestNextDueTellsWhatComes(t *testing.T) {
 	}
 }
 
-// A replica that freezes between the round trips of a claim must not keep its locked jobs from other replicas. Thawed,
-// it makes the claim again.
+// A replica freezes between the round trips of a claim. It loses its locks, and later claims again.
+//
+//prove:replicas
 func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.TCP(t, pgtest.Server(t), pgtest.DSN(t))

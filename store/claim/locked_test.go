@@ -12,7 +12,9 @@ import (
 	"punctual/scheduler/jobspec"
 )
 
-// A stranger has locked a row of one run: its outcome is left, all other outcomes are written.
+// A row of one run is locked. All other outcomes are written.
+//
+//prove:database
 func TestALockedRowHoldsUpTheOutcomeOfItsOwnRunOnly(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

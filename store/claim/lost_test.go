@@ -192,6 +192,9 @@ func sweep(c Fixture, want int) {
 	}
 }
 
+// A run is running without a claim, or waits in no list. A sweep takes it back.
+//
+//prove:database
 func TestASweepTakesBackWhatNobodyHas(t *testing.T) {
 	t.Parallel()
 	t.Run("a running run without a lease", func(t *testing.T) {
@@ -271,7 +274,11 @@ func TestASweepTakesBackWhatNobodyHas(t *testing.T) {
 	})
 }
 
-// A cancel waits for nobody who could carry it out if there is nobody.
+// A cancel ends such a run at once.
+//
+// A run that no claim names, or that is in no list.
+//
+//prove:database
 func TestACancelEndsARunThatNobodyHas(t *testing.T) {
 	t.Parallel()
 	t.Run("a running one, even if it was asked before", func(t *testing.T) {

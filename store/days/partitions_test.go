@@ -43,6 +43,9 @@ func TestEnsurePartitions(t *testing.T) {
 	}
 }
 
+// Eight replicas create partitions at once. None fails, and no day is missing.
+//
+//prove:data
 func TestEnsurePartitionsFromManyReplicasAtOnce(t *testing.T) {
 	c := NewReplica(t)
 	c.DropDays(-1, 7)

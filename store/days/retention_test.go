@@ -151,7 +151,9 @@ func TestDayThatIsStillNeededStays(t *testing.T) {
 	}
 }
 
-// A report that reads the history for hours delays the removal of old runs and nothing else.
+// A report reads the history for hours. Only the removal of old runs waits.
+//
+//prove:data
 func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T) {
 	c := NewFixture(t)
 	ctx := t.Context()
@@ -266,7 +268,11 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 	}
 }
 
-// A day whose removal has begun is needed after all, by the run of a slot: the day comes back as it was.
+// A day is needed whose removal has begun. It comes back as it was.
+//
+// By the run of a slot.
+//
+//prove:data
 func TestDayThatWasDetachedIsAttachedAgainWhenItIsNeeded(t *testing.T) {
 	c := NewFixture(t)
 	job := c.Create("job", Never).ID
@@ -352,6 +358,9 @@ func TestOldRunsAreRemovedThroughPgBouncer(t *testing.T) {
 	}
 }
 
+// Partitions of the next days are missing. A metric says so, and they are created in time.
+//
+//prove:data
 func TestMissingPartitionIsNoticedAndMadeBeforeAnythingNeedsIt(t *testing.T) {
 	c := NewFixture(t)
 	const ahead = "punctual_partition_days_ahead"

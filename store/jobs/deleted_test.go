@@ -17,7 +17,11 @@ import (
 // retried is the state of a run whose first attempt has failed, and which waits for its next.
 const retried = "retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx"
 
-// The request in flight may end in any way, and it is the last request of its run.
+// A job is deleted while its request is in flight. The outcome is written, and nothing more is sent.
+//
+// The request may end in any way: its replica may die, or its target work on.
+//
+//prove:claims
 func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
 	t.Parallel()
 	held := func(a domain.Assignment) domain.Outcome { return Hold(a, Down, a.Lease.ClaimedAt, time.Minute) }
@@ -68,8 +72,11 @@ func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
 	})
 }
 
-// The outcome of an attempt is written just before its job is deleted and committed just after. It leaves a run in
-// ready that the delete did not see.
+// A retry is committed just after its job is deleted. It is not sent.
+//
+// The outcome of the attempt was written just before. It leaves a run in ready that the delete did not see.
+//
+//prove:claims
 func TestARetryThatCrossesTheDeleteOfItsJobIsNotSent(t *testing.T) {
 	c := NewReplica(t)
 	a := c.Manual("job")

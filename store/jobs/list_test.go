@@ -16,7 +16,11 @@ import (
 	"punctual/store/pg"
 )
 
-// A page of large definitions ends before its limit, and the next page continues where it ended.
+// Jobs have bodies of 200 KiB. A page of them ends after 4 MiB.
+//
+// So does a page of their audit log. The next page continues where it ended.
+//
+//prove:tenants
 func TestAPageOfLargeJobsIsBoundedInSize(t *testing.T) {
 	c := NewFixture(t)
 	const size = 200 << 10

@@ -136,6 +136,9 @@ func TestAOneShotOfAPauseThatIsOver(t *testing.T) {
 	}
 }
 
+// 1,500 pauses end at one instant. Slots before it are `paused`, others ordinary.
+//
+//prove:data
 func TestManyPausesEndAtOneInstant(t *testing.T) {
 	c := NewFixture(t)
 	var list []jobspec.Definition
@@ -207,7 +210,9 @@ func TestAPauseThatIsOverIsOverForWhoeverChangesTheJob(t *testing.T) {
 	}
 }
 
-// While no replica is alive to resume a job, explain, verify and the views already say what will become of its slots.
+// A pause ends without a replica. `verify`, `explain` and the views know what its slots become.
+//
+//prove:data
 func TestAPauseThatIsOverAndNobodyAlive(t *testing.T) {
 	c := NewFixture(t)
 	job, until := outage(c)

@@ -18,8 +18,11 @@ import (
 	"punctual/store/runs"
 )
 
-// Every kind of write runs beside claims on a few jobs. No transaction deadlocks, and in the end the rows of every job
-// agree.
+// All kinds of writes race with claims on three jobs. Nothing deadlocks, and the rows agree.
+//
+// Also writes of all jobs by operations.
+//
+//prove:claims
 func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 	c := NewFixture(t)
 	expected := func(err error) bool {

@@ -240,8 +240,11 @@ func TestAGroupThatGetsANewerDeadLetterMovesToTheFront(t *testing.T) {
 	}
 }
 
-// The cost of a page depends on the number of groups at most, and not on the number of dead letters. The test counts
-// pages of the database, not time.
+// A page of groups of dead letters reads at most a row for each group.
+//
+// After an outage of 2,000 jobs and of one job that died 3,000 times. The test counts pages of the database, not time.
+//
+//prove:data
 func TestAPageOfGroupsIsReadByIndex(t *testing.T) {
 	pgtest.Exhaustive(t, "its tables are large")
 	var outage, one int32

@@ -223,7 +223,9 @@ func TestChangesSelectWhatListsShow(t *testing.T) {
 	}
 }
 
-// The jobs whose change another caller makes, prevents or no longer wants are left as they are.
+// A job changes before its turn in an operation. If it no longer matches, it stays as it is.
+//
+//prove:claims
 func TestJobsThatChangeBeforeTheirTurn(t *testing.T) {
 	t.Parallel()
 	for action, want := range map[jobs.Action]struct {
@@ -337,7 +339,9 @@ func TestBatchesOfAnOperationOnJobsGetSmallerWhileTheDatabaseIsSlow(t *testing.T
 	wantEachChangedOnce(c, 60)
 }
 
-// A replica dies after it has written the changes of a batch and before it commits. Another replica goes on.
+// A batch of an operation is cut off before its commit. Another replica repeats it.
+//
+//prove:claims
 func TestAnotherReplicaGoesOnWithAnOperationOnJobs(t *testing.T) {
 	c := NewFixture(t)
 	crowd(c, 250)
@@ -399,7 +403,9 @@ func wantEachChangedOnce(c Fixture, n int) {
 	}
 }
 
-// What another transaction has locked of a job holds up that job alone.
+// A locked job holds up no other in an operation on many.
+//
+//prove:claims
 func TestALockedJobHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	for _, rows := range []string{

@@ -16,8 +16,9 @@ import (
 	"punctual/internal/pgtest"
 )
 
-// What a session, a transaction and a read for a tenant rely on does not depend on the defaults of the role, of the
-// database or of the URL.
+// Defaults of the role, the database or the URL do not change settings that Punctual relies on.
+//
+//prove:database
 func TestSettingsOfOthersDoNotMatter(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)

@@ -14,8 +14,11 @@ import (
 	"punctual/store"
 )
 
-// On a slow network a heartbeat of several round trips comes so late that the replica looks lost. A new connection may
-// need one more, in which the statements are prepared.
+// A heartbeat takes one round trip, or two on a new connection.
+//
+// On a slow network a heartbeat of several round trips comes so late that the replica looks lost.
+//
+//prove:database
 func TestAHeartbeatTakesOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	proxy, through := pgtest.NewProxy(t, pgtest.TCP(t, pgtest.Server(t), pgtest.DSN(t)))

@@ -15,7 +15,9 @@ import (
 	"punctual/scheduler/jobspec"
 )
 
-// Whatever races: the work is done as often as runs succeed.
+// Attempts, reports and takeovers race. Work is done as often as runs succeed.
+//
+//prove:reports
 func TestEffectsAreTheRunsThatSucceed(t *testing.T) {
 	c := newReporter(t)
 	rounds := 200

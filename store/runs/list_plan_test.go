@@ -12,8 +12,11 @@ import (
 	"punctual/store/runs"
 )
 
-// The cost of a page of runs depends on the length of the page. It does not depend on the history of other tenants, nor
-// on the tenant's other runs.
+// A list of runs, by any filter, reads only the rows that it shows.
+//
+// The cost does not depend on the history of other tenants, nor on the tenant's other runs.
+//
+//prove:data
 func TestAPageOfRunsIsReadAsItIsShown(t *testing.T) {
 	pgtest.Exhaustive(t, "its tables are large")
 	yes := true

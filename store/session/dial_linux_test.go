@@ -9,6 +9,11 @@ import (
 	"punctual/store/pg"
 )
 
+// TCP gives up a connection to a vanished server after 15 s.
+//
+// A connection to a server that has vanished.
+//
+//prove:database
 func TestAConnectionToAVanishedDatabaseIsGivenUp(t *testing.T) {
 	t.Parallel()
 	db, err := pg.Open(t.Context(), pg.Config{URL: pgtest.TCP(t, pgtest.Server(t), pgtest.DSN(t))})
