@@ -92,7 +92,7 @@ func fieldRow(name string, field map[string]any, required bool) string {
 	case byDefault != "none" && !strings.Contains(byDefault, " "):
 		byDefault = "`" + byDefault + "`"
 	}
-	if choices, ok := field["enum"].([]any); ok {
+	if choices, ok := field["enum"].([]any); ok && !explained(meaning, api.Texts(choices)) {
 		meaning = strings.TrimSpace(meaning) + " One of `" + strings.Join(api.Texts(choices), "`, `") + "`."
 	}
 	cells := []string{
@@ -102,6 +102,16 @@ func fieldRow(name string, field map[string]any, required bool) string {
 		cells[i] = strings.ReplaceAll(placeholders.ReplaceAllString(cell, "`$0`"), "|", `\|`)
 	}
 	return "| " + strings.Join(cells, " | ") + " |"
+}
+
+// explained tells whether a text names all choices already.
+func explained(text string, choices []string) bool {
+	for _, c := range choices {
+		if !regexp.MustCompile(`\b` + c + `\b`).MatchString(text) {
+			return false
+		}
+	}
+	return true
 }
 
 var placeholders = regexp.MustCompile(`\{\{[^{}]+\}\}|\{\{\{\{`)

@@ -18,8 +18,8 @@ import (
 // api holds the flags that say where the API is and who calls. No flag holds the key itself: other users could read it
 // in the list of processes.
 type api struct {
-	APIURL     string `name:"api-url" default:"http://127.0.0.1:8080" help:"Where the API is: a replica, or the load balancer in front of several."`
-	APIKeyFile string `name:"api-key-file" type:"path" placeholder:"FILE" help:"File with the API key, or a token of the issuer. Alternative: the key itself in PUNCTUAL_API_KEY. With serve --auth=none there is none."`
+	APIURL     string `name:"api-url" default:"http://127.0.0.1:8080" help:"Address of the API: a replica, or a load balancer in front of several."`
+	APIKeyFile string `name:"api-key-file" type:"path" placeholder:"FILE" help:"File with the API key, or a token of the issuer. Alternative: the key itself in PUNCTUAL_API_KEY. Not needed with serve --auth=none."`
 	Tenant     string `placeholder:"NAME" help:"Tenant to act for, if not the key's own. Needs the role operator."`
 }
 

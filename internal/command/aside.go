@@ -11,8 +11,8 @@ import (
 // Aside shows what fails by itself and was set aside, over the API.
 type Aside struct {
 	List  listAside  `cmd:"" help:"List what is set aside, with the reasons."`
-	Retry retryAside `cmd:"" help:"Have one item tried again at once, after its cause is fixed."`
-	Drop  dropAside  `cmd:"" help:"Give one item up: a run is cancelled, or dead if its outcome cannot be written; an event creates no further runs; an operation fails; notices are forgotten."`
+	Retry retryAside `cmd:"" help:"Try an item again at once, after its cause is fixed."`
+	Drop  dropAside  `cmd:"" help:"Give an item up: a run is cancelled, or dead if its outcome cannot be written; an event creates no further runs; an operation fails; notices are forgotten."`
 }
 
 type listAside struct {

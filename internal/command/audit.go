@@ -10,8 +10,8 @@ import (
 // Audit reads the audit log by the API.
 type Audit struct {
 	newest
-	Key    string `placeholder:"PREFIX" help:"Only changes made with this API key, which may be revoked: its prefix, as keys list shows it."`
-	Actor  string `placeholder:"NAME" help:"Only changes by this actor: the id or name of a key, the subject of a token, or a login."`
+	Key    string `placeholder:"PREFIX" help:"Only changes made with this API key, also a revoked one: its prefix, as keys list shows it."`
+	Actor  string `placeholder:"NAME" help:"Only changes by this actor: id or name of a key, subject of a token, or login."`
 	Action string `placeholder:"ACTION" help:"Only this action, such as job.pause."`
 	Job    string `placeholder:"NAME" help:"Only changes of this job, its runs and its dead letters."`
 }

@@ -42,7 +42,7 @@ type cli struct {
 	Limits      Limits      `cmd:"" help:"List, set and delete the limits that jobs share, by the API of a replica."`
 	Aside       Aside       `cmd:"" help:"List what fails by itself and was set aside; try it again or give it up, by the API of a replica."`
 	Audit       Audit       `cmd:"" help:"List who changed what, newest first, by the API of a replica. Needs an admin."`
-	Freeze      Freeze      `cmd:"" help:"Stop all claims, for all tenants or for one. Requests in flight end; nothing else is sent until unfreeze."`
+	Freeze      Freeze      `cmd:"" help:"Stop all claims, for all tenants or one. Requests in flight end; nothing else is sent until unfreeze."`
 	Unfreeze    Unfreeze    `cmd:"" help:"End a freeze, or dispatch from a database that was restored or upgraded."`
 	Migrate     Migrate     `cmd:"" help:"Bring the database's schema up to date. Safe to run from several places at once."`
 	Keys        Keys        `cmd:"" help:"Create, list and revoke API keys directly in the database, also the first one."`

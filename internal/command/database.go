@@ -27,7 +27,7 @@ import (
 type database struct {
 	DatabaseURL string `env:"PUNCTUAL_DATABASE_URL,DATABASE_URL" placeholder:"postgres://…" help:"Required. Postgres 15 or newer, direct or through PgBouncer: postgres://user:password@host:5432/database."`
 
-	DatabasePasswordFile string `type:"path" placeholder:"FILE" help:"File with the database's password, read whenever a connection is made. For passwords that change or expire, such as IAM tokens. Instead of a password in the URL."`
+	DatabasePasswordFile string `type:"path" placeholder:"FILE" help:"File with the database's password, read at each connect, instead of a password in the URL. For passwords that expire, such as IAM tokens."`
 }
 
 // on returns options for a store on the database.
@@ -172,8 +172,8 @@ func login() string {
 // standby holds the flags that name a hot standby of the database.
 type standby struct {
 	ReadDatabaseURL          string        `env:"PUNCTUAL_READ_DATABASE_URL" placeholder:"postgres://…" help:"Hot standby of the database, one server, which answers reads of what is final. Default: none; the database answers all."`
-	ReadDatabasePasswordFile string        `type:"path" placeholder:"FILE" help:"File with the standby's password, read whenever a connection is made."`
-	MaxStaleness             time.Duration `default:"10s" help:"How far behind the database the standby may be: if it is further behind, the database answers."`
+	ReadDatabasePasswordFile string        `type:"path" placeholder:"FILE" help:"File with the standby's password, read at each connect."`
+	MaxStaleness             time.Duration `default:"10s" help:"How far behind the standby may be before the database answers instead."`
 }
 
 // beside returns options for a store that also reads from the standby.

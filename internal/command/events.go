@@ -13,15 +13,15 @@ import (
 
 // Events works on events by the API.
 type Events struct {
-	Emit emitEvent  `cmd:"" help:"Emit an event: each job that has subscribed runs. The event's id goes to stdout."`
+	Emit emitEvent  `cmd:"" help:"Emit an event, which runs each job that has subscribed. Its id goes to stdout."`
 	List listEvents `cmd:"" help:"List the names of events with their subscribers, or the events of a name, newest first."`
-	Get  getEvent   `cmd:"" help:"Show an event: its runs, how they ended, and how far it has come to its subscribers."`
+	Get  getEvent   `cmd:"" help:"Show an event: its runs, their ends, and its progress to its subscribers."`
 }
 
 type emitEvent struct {
 	api
 	Name   string `arg:"" name:"name" help:"Name of the event, such as invoice.paid."`
-	Body   string `type:"path" placeholder:"FILE" help:"Body of the event, for filters and for its runs; - reads standard input. JSON is sent as JSON, anything else as text. Default: none."`
+	Body   string `type:"path" placeholder:"FILE" help:"Body of the event, for filters and runs; - reads standard input. JSON is sent as JSON, anything else as text. Default: none."`
 	DryRun bool   `help:"Only say which jobs would run."`
 }
 

@@ -14,7 +14,7 @@ import (
 type freezing struct {
 	database
 	Tenant string `placeholder:"NAME" help:"Only this tenant. Default: the whole deployment."`
-	Note   string `placeholder:"TEXT" help:"Reason to show in the audit log and in the API's answers."`
+	Note   string `placeholder:"TEXT" help:"Reason, for the audit log and the API's answers."`
 }
 
 // Validate is called by the flag parser.

@@ -29,20 +29,20 @@ type Jobs struct {
 	Delete  deleteJob       `cmd:"" help:"Delete a job. Its history stays."`
 
 	Runs     jobRuns     `cmd:"" help:"List the runs of a job, newest first, and who asked for manual ones."`
-	Steps    runSteps    `cmd:"" help:"List the steps of a run of a job with steps: how far each has come, and what it waits for."`
-	Rerun    rerunRun    `cmd:"" help:"Rerun a run that has ended; of a job with steps, from a step on. The new run's id goes to stdout."`
+	Steps    runSteps    `cmd:"" help:"List the steps of a workflow's run: the progress of each, and what it waits for."`
+	Rerun    rerunRun    `cmd:"" help:"Rerun an ended run; of a job with steps, from a step on. The new run's id goes to stdout."`
 	Approve  approveRun  `cmd:"" help:"Approve a step that waits for approval."`
 	Reject   rejectRun   `cmd:"" help:"Reject a step that waits for approval."`
 	Changes  jobChanges  `cmd:"" help:"List who changed a job, its runs and its dead letters, newest first."`
 	Versions jobVersions `cmd:"" help:"List the versions of a job, newest first."`
 	Diff     diffJob     `cmd:"" help:"Show how two versions of a job differ."`
-	Rollback rollBackJob `cmd:"" help:"Restore the definition of a version of a job. The job keeps its name, and stays paused or active."`
+	Rollback rollBackJob `cmd:"" help:"Restore an earlier definition of a job. The job keeps its name, and stays paused or active."`
 }
 
 // oneJob holds the argument that names a job.
 type oneJob struct {
 	api
-	Job string `arg:"" name:"name" help:"Name or id of the job."`
+	Job string `arg:"" name:"name" help:"Name or id."`
 }
 
 type showJob struct {
@@ -66,8 +66,8 @@ func (c *showJob) Run(ctx context.Context, api *client.Client) error {
 
 type pauseJob struct {
 	oneJob
-	Until jobspec.Instant `placeholder:"INSTANT" help:"When it resumes by itself, such as 2026-12-01T09:00:00Z. Default: only when it is resumed."`
-	Note  string          `placeholder:"TEXT" help:"Reason, for people to read."`
+	Until jobspec.Instant `placeholder:"INSTANT" help:"When it resumes by itself, such as 2026-12-01T09:00:00Z. Default: never."`
+	Note  string          `placeholder:"TEXT" help:"Reason, for people."`
 }
 
 func (c *pauseJob) Run(ctx context.Context, api *client.Client) error {
@@ -81,7 +81,7 @@ func (c *pauseJob) Run(ctx context.Context, api *client.Client) error {
 
 type resumeJob struct {
 	oneJob
-	Note string `placeholder:"TEXT" help:"Reason, for people to read."`
+	Note string `placeholder:"TEXT" help:"Reason, for people."`
 }
 
 func (c *resumeJob) Run(ctx context.Context, api *client.Client) error {

@@ -18,7 +18,7 @@ import (
 
 type applyJobs struct {
 	api
-	File string `arg:"" optional:"" default:"-" type:"path" help:"JSON or YAML with a job, a list of jobs, or several documents of these. Default: standard input, -."`
+	File string `arg:"" optional:"" default:"-" type:"path" help:"JSON or YAML: a job, a list of jobs, or several documents. Default: standard input, -."`
 }
 
 // Run applies each job by itself: one that the API refuses holds up no other.

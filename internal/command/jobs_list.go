@@ -20,10 +20,10 @@ import (
 type listJobs struct {
 	api
 	State  string   `placeholder:"STATE" help:"Only jobs in this state: active, paused or completed."`
-	Label  []string `sep:"none" placeholder:"NAME=VALUE" help:"Only jobs with this label. Repeat the flag for several."`
+	Label  []string `sep:"none" placeholder:"NAME=VALUE" help:"Only jobs with this label. May be repeated."`
 	Search string   `placeholder:"TEXT" help:"Only jobs with this text in their name or description."`
 	Limit  int      `default:"50" help:"List at most this many."`
-	JSON   bool     `name:"json" help:"Print what the API answers, in full, for programs."`
+	JSON   bool     `name:"json" help:"Print the API's answer in full, for programs."`
 }
 
 // Validate is called by the flag parser.
@@ -122,7 +122,7 @@ type previewSchedule struct {
 	api
 	Schedule string          `arg:"" help:"Cron expression in quotes, or a schedule as JSON, such as '{\"every\":\"5m\"}'."`
 	Timezone string          `placeholder:"ZONE" help:"Time zone of a cron expression, such as Europe/Berlin. Default: UTC."`
-	Dialect  string          `placeholder:"SYSTEM" help:"System whose form the schedule has: quartz, spring, kubernetes or aws. It is translated."`
+	Dialect  string          `placeholder:"SYSTEM" help:"System to translate the schedule from: quartz, spring, kubernetes or aws."`
 	From     jobspec.Instant `placeholder:"INSTANT" help:"Only slots after this instant. Default: now."`
 	Slots    int             `default:"5" help:"How many slots, up to 100."`
 }

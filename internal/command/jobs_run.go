@@ -12,15 +12,15 @@ import (
 
 type runJob struct {
 	oneJob
-	Body string `type:"path" placeholder:"FILE" help:"Body of this run's requests, in place of the job's; - reads standard input. JSON is sent as JSON, anything else as text."`
+	Body string `type:"path" placeholder:"FILE" help:"Body of this run, in place of the job's; - reads standard input. JSON is sent as JSON, anything else as text."`
 
 	At           jobspec.Instant  `placeholder:"INSTANT" help:"When it is due, such as 2026-12-01T16:00:00Z. Default: now."`
-	Delay        jobspec.Duration `aliases:"in" placeholder:"DURATION" help:"How long from now it is due, such as 1h, in place of --at. --in is the same."`
-	Key          string           `placeholder:"KEY" help:"Your name for the run while it is pending. The job has one pending run with it. Default: the server chooses one."`
+	Delay        jobspec.Duration `aliases:"in" placeholder:"DURATION" help:"How long from now it is due, such as 1h. --in is the same."`
+	Key          string           `placeholder:"KEY" help:"Your name for the run while it is pending. A job has one pending run of a name. Default: the server chooses one."`
 	OnConflict   jobs.KeyConflict `placeholder:"WORD" help:"Treatment of a pending run with the key: keep, replace or error. Default: keep."`
 	NotAfter     jobspec.Duration `placeholder:"DURATION" help:"How long replacements may postpone it in all, since the key was first written. Default: for ever."`
-	Sequence     *int64           `placeholder:"N" help:"A replacement needs a higher one than the pending run has, or one that was claimed or cancelled in the last day. Default: it replaces any."`
-	ExpiresAfter jobspec.Duration `placeholder:"DURATION" help:"How long after it was due it may still start, in place of the job's expires_after."`
+	Sequence     *int64           `placeholder:"N" help:"A replacement needs a higher one than the pending run, or one claimed or cancelled in the last day. Default: it replaces any."`
+	ExpiresAfter jobspec.Duration `placeholder:"DURATION" help:"In place of the job's expires_after."`
 }
 
 func (c *runJob) Run(ctx context.Context, api *client.Client) error {
@@ -83,8 +83,8 @@ type oneDated struct {
 type moveDated struct {
 	oneDated
 	At       jobspec.Instant  `placeholder:"INSTANT" help:"When it is due, such as 2026-12-01T16:00:00Z."`
-	Delay    jobspec.Duration `aliases:"in" placeholder:"DURATION" help:"How long from now it is due, such as 1h, in place of --at. --in is the same."`
-	Sequence *int64           `placeholder:"N" help:"The run stays where it is unless this is higher than its own. Default: it is moved."`
+	Delay    jobspec.Duration `aliases:"in" placeholder:"DURATION" help:"How long from now it is due, such as 1h. --in is the same."`
+	Sequence *int64           `placeholder:"N" help:"The run is moved only if this is higher than its own. Default: it is moved."`
 }
 
 func (c *moveDated) Run(ctx context.Context, api *client.Client) error {

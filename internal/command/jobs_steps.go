@@ -14,8 +14,8 @@ import (
 
 type runSteps struct {
 	api
-	RunID string `arg:"" name:"run" help:"Id of the run, as jobs run and jobs runs print it."`
-	JSON  bool   `name:"json" help:"Print what the API answers, in full, for programs."`
+	RunID string `arg:"" name:"run" help:"Id of the run."`
+	JSON  bool   `name:"json" help:"Print the API's answer in full, for programs."`
 }
 
 func (c *runSteps) Run(ctx context.Context, api *client.Client) error {
@@ -52,8 +52,8 @@ func (c *runSteps) Run(ctx context.Context, api *client.Client) error {
 // oneDecision holds the arguments of a decision about a step that waits for approval.
 type oneDecision struct {
 	api
-	RunID string `arg:"" name:"run" help:"Id of the step's run, as jobs steps prints it, or of the workflow's run while one step of it waits."`
-	Note  string `placeholder:"TEXT" help:"Reason, for people to read."`
+	RunID string `arg:"" name:"run" help:"Id of the step's run, or of the workflow's while one step of it waits."`
+	Note  string `placeholder:"TEXT" help:"Reason, for people."`
 }
 
 func (c *oneDecision) decide(
@@ -77,13 +77,13 @@ func (c *rejectRun) Run(ctx context.Context, api *client.Client) error {
 
 type rerunRun struct {
 	api
-	RunID string `arg:"" name:"run" help:"Id of the run, as jobs run and jobs runs print it."`
+	RunID string `arg:"" name:"run" help:"Id of the run."`
 
-	From       []string          `placeholder:"STEP" help:"Of a job with steps: this runs again, with all that depend on it. The others are kept if they have succeeded. Repeat it, or separate steps by commas. Default: all steps run again."`
-	Set        map[string]string `mapsep:"none" placeholder:"STEP=RESULT" help:"Of a job with steps: this is not run, but taken as succeeded, with a result in JSON or in the file that follows @, such as extract=@rows.json. Repeat it for more steps."`
-	Note       string            `placeholder:"TEXT" help:"Reason for --set, for people to read."`
-	Definition string            `enum:"current,original" default:"current" placeholder:"WORD" help:"Of a job with steps: current, or original for the version that the run used. Default: ${default}."`
-	DryRun     bool              `help:"Of a job with steps: only say what becomes of each step."`
+	From       []string          `placeholder:"STEP" help:"Steps that run again, with all that depend on them: separated by commas, or repeat the flag. Others are kept if they succeeded. Default: all."`
+	Set        map[string]string `mapsep:"none" placeholder:"STEP=RESULT" help:"Step that is taken as succeeded, with a result in JSON or in the file after @, such as extract=@rows.json. May be repeated."`
+	Note       string            `placeholder:"TEXT" help:"Reason for --set, for people."`
+	Definition string            `enum:"current,original" default:"current" placeholder:"WORD" help:"Version of the steps: current, or original, which the run used. Default: ${default}."`
+	DryRun     bool              `help:"Only say what becomes of each step."`
 }
 
 func (c *rerunRun) Run(ctx context.Context, api *client.Client) error {

@@ -20,7 +20,7 @@ import (
 type newest struct {
 	api
 	Limit int  `default:"50" help:"List at most this many, up to 500."`
-	JSON  bool `name:"json" help:"Print what the API answers, in full, for programs."`
+	JSON  bool `name:"json" help:"Print the API's answer in full, for programs."`
 }
 
 // Validate is called by the flag parser.
@@ -32,7 +32,7 @@ func (c newest) Validate() error {
 // newestOfJob holds the arguments of such a list of a job.
 type newestOfJob struct {
 	newest
-	Job string `arg:"" name:"name" help:"Name or id of the job."`
+	Job string `arg:"" name:"name" help:"Name or id."`
 }
 
 func (c *newest) query() url.Values { return url.Values{"limit": {strconv.Itoa(c.Limit)}} }

@@ -17,9 +17,9 @@ import (
 
 // Keys administers API keys directly in the database.
 type Keys struct {
-	Create createKey `cmd:"" help:"Create a key. Only the key goes to stdout. It is shown once and not stored. With --out it goes to a file."`
+	Create createKey `cmd:"" help:"Create a key. It is shown once, on stdout or in the file of --out, and not stored."`
 	List   listKeys  `cmd:"" help:"List the keys of a tenant, newest first."`
-	Revoke revokeKey `cmd:"" help:"Revoke a key for good. It stops working on every replica within two seconds."`
+	Revoke revokeKey `cmd:"" help:"Revoke a key for good. Replicas refuse it within two seconds."`
 }
 
 type createKey struct {
@@ -28,7 +28,7 @@ type createKey struct {
 	Role    string `required:"" enum:"metrics,viewer,submitter,editor,admin,operator" help:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also changes keys and secrets of its tenant; operator administers all tenants; metrics only reads /metrics."`
 	Name    string `required:"" help:"Name that says what the key is for."`
 	Expires string `placeholder:"720h|never" help:"How long the key works; never: until it is revoked. Default: a year, or the tenant's longest time for keys if that is less."`
-	Out     string `type:"path" placeholder:"FILE" help:"New file for the key, which only its owner may read (mode 0600). Only the name of the key goes to stdout."`
+	Out     string `type:"path" placeholder:"FILE" help:"New file for the key, with mode 0600. The key's name goes to stdout."`
 }
 
 func (c *createKey) Run(ctx context.Context) error {

@@ -12,9 +12,9 @@ import (
 
 // Limits administers the limits that jobs share, over the API.
 type Limits struct {
-	List   listLimits  `cmd:"" help:"List the limits, with the runs that hold them and the number of waiting runs."`
+	List   listLimits  `cmd:"" help:"List the limits, with their holders and the number of waiting runs."`
 	Set    setLimit    `cmd:"" help:"Create or change a limit. A flag that is absent sets no bound."`
-	Delete deleteLimit `cmd:"" help:"Delete a limit. While a job names it, it cannot be deleted."`
+	Delete deleteLimit `cmd:"" help:"Delete a limit that no job names."`
 }
 
 type listLimits struct {
@@ -41,8 +41,8 @@ func (c *listLimits) Run(ctx context.Context, api *client.Client) error {
 type setLimit struct {
 	api
 	Name               string `arg:"" help:"Name of the limit."`
-	MaxRunning         int    `placeholder:"N" help:"How many runs may hold it at once, of all jobs that name it."`
-	MaxStartsPerSecond int    `placeholder:"N" help:"How many runs may start in a second, of all jobs that name it."`
+	MaxRunning         int    `placeholder:"N" help:"Most runs that hold it at once, of all jobs that name it."`
+	MaxStartsPerSecond int    `placeholder:"N" help:"Most runs that start in a second."`
 }
 
 // Validate is called by the flag parser.

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -38,13 +39,14 @@ func TestTheReferenceOfTheCommandLineIsCurrent(t *testing.T) {
 }
 
 // shared are the flags that many commands have. They are described once: by the title of their section, and the
-// commands that have one have all.
+// commands that have all of them.
 var shared = []struct {
-	title string
-	flags []string
+	title, slug string
+	flags       []string
 }{
-	{"API flags", []string{"api-url", "api-key-file", "tenant"}},
-	{"Database flags", []string{"database-url", "database-password-file"}},
+	{"API flags", "", []string{"api-url", "api-key-file", "tenant"}},
+	{"Database flags", "", []string{"database-url", "database-password-file"}},
+	{"List flags", "list-flags", []string{"limit", "json"}}, // each command names them
 }
 
 func commandReference() string {
@@ -52,52 +54,97 @@ func commandReference() string {
 	var page strings.Builder
 	flagTable(&page, model.Flags)
 	commands := model.Leaves(true)
-	sections := map[string]string{} // by the row of a flag
-	for _, s := range shared {
-		for _, command := range commands {
-			if list := named(ownFlags(model, command), s.flags); len(list) == len(s.flags) {
-				fmt.Fprintf(&page, "\n## %s\n", s.title)
-				flagTable(&page, list)
-				for _, f := range list {
-					sections[flagRow(f)] = s.title
-				}
-				break
-			}
+	rows := map[string][]string{} // by the path of a command
+	told := map[string]string{}   // the commands that have a list of flags, by the rows of these
+	var ofServe []string
+	for _, command := range commands {
+		for _, f := range ownFlags(model, command) {
+			rows[command.FullPath()] = append(rows[command.FullPath()], flagRow(f))
+		}
+		if command.Name == "serve" {
+			ofServe = slices.Clone(rows[command.FullPath()])
 		}
 	}
-	ofServe := map[string]bool{} // by the row of a flag
-	for _, command := range commands {
-		if command.Name == "serve" {
-			for _, f := range ownFlags(model, command) {
-				ofServe[flagRow(f)] = true
+	plus := map[string]string{} // by the path of a command
+	for _, s := range shared {
+		lists := map[string][]*kong.Node{} // the commands that have these flags, by the rows of these
+		section := ""
+		for _, command := range commands {
+			list := named(ownFlags(model, command), s.flags)
+			if len(list) < len(s.flags) {
+				continue
+			}
+			var key string
+			for _, f := range list {
+				key += flagRow(f)
+			}
+			if lists[key] = append(lists[key], command); len(lists[key]) > len(lists[section]) {
+				section = key
 			}
 		}
-		fmt.Fprintf(&page, "\n## %s\n\n%s\n", command.FullPath(), command.Help)
+		for _, command := range lists[section] {
+			path := command.FullPath()
+			rows[path] = slices.DeleteFunc(rows[path], func(row string) bool { return strings.Contains(section, row) })
+			if s.slug != "" {
+				plus[path] = fmt.Sprintf("\nPlus the [%s](#%s).\n", strings.ToLower(s.title), s.slug)
+			}
+		}
+		fmt.Fprintf(&page, "\n## %s\n", s.title)
+		if s.slug == "" {
+			fmt.Fprintf(&page, "\nOf the commands %s.\n", grouped(lists[section], commands))
+		}
+		rowTable(&page, slices.Collect(strings.Lines(section)))
+	}
+	for _, command := range commands {
+		path := command.FullPath()
+		fmt.Fprintf(&page, "\n## %s\n\n%s\n", path, command.Help)
 		for _, argument := range command.Positional {
 			fmt.Fprintf(&page, "\n`%s`: %s\n", argument.Summary(), argument.Help)
 		}
-		var own []*kong.Flag
-		var titles []string
-		for _, f := range ownFlags(model, command) {
-			switch title := sections[flagRow(f)]; {
-			case title != "":
-				titles = append(titles, title)
-			case command.Name != "serve" && (command.Name != "dev" || !ofServe[flagRow(f)]):
-				own = append(own, f)
+		page.WriteString(plus[path])
+		own, same := []string{}, []string{}
+		for _, row := range rows[path] {
+			if slices.Contains(ofServe, row) {
+				same = append(same, flagCell.FindString(row)+"`")
+			} else {
+				own = append(own, row)
 			}
 		}
-		for _, title := range slices.Compact(titles) {
-			fmt.Fprintf(&page, "\nPlus the [%s](#%s).\n", title, strings.ReplaceAll(strings.ToLower(title), " ", "-"))
-		}
-		switch command.Name {
-		case "serve":
+		switch key := strings.Join(own, ""); {
+		case command.Name == "serve":
 			page.WriteString("\n[Configuration](config.md) has its flags by subject, and `punctual serve --help` describes each in full.\n")
-		case "dev":
+			continue
+		case command.Name == "dev":
 			page.WriteString("\nPlus the flags of `punctual serve` that `punctual dev --help` lists.\n")
+		case len(same) > 0:
+			fmt.Fprintf(&page, "\nPlus, as for [serve](config.md): %s.\n", strings.Join(same, ", "))
+		case len(own) > 3 && told[key] != "":
+			fmt.Fprintf(&page, "\nIts flags are those of [%s](#%s).\n", told[key], strings.ReplaceAll(told[key], " ", "-"))
+			continue
+		default:
+			told[key] = path
 		}
-		flagTable(&page, own)
+		rowTable(&page, own)
 	}
 	return page.String()
+}
+
+var flagCell = regexp.MustCompile("`--[a-z-]+")
+
+// grouped names commands: a group by its name if all its commands are among them.
+func grouped(some, all []*kong.Node) string {
+	top := func(command *kong.Node) string { return strings.Fields(command.FullPath())[1] }
+	var names []string
+	for _, command := range some {
+		name := top(command)
+		if slices.ContainsFunc(all, func(c *kong.Node) bool { return top(c) == name && !slices.Contains(some, c) }) {
+			name = strings.TrimPrefix(command.FullPath(), "punctual ")
+		}
+		if name = "`" + name + "`"; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // ownFlags returns the flags of a command, without those of every command.
@@ -112,12 +159,30 @@ func named(flags []*kong.Flag, names []string) []*kong.Flag {
 }
 
 func flagTable(page *strings.Builder, flags []*kong.Flag) {
-	if len(flags) == 0 {
+	rows := make([]string, 0, len(flags))
+	for _, f := range flags {
+		rows = append(rows, flagRow(f))
+	}
+	rowTable(page, rows)
+}
+
+// rowTable lists flags. One or two are lines, as arguments are, and more are a table.
+func rowTable(page *strings.Builder, rows []string) {
+	if len(rows) > 2 {
+		page.WriteString("\n| flag | default | meaning |\n|---|---|---|\n" + strings.Join(rows, ""))
 		return
 	}
-	page.WriteString("\n| flag | default | meaning |\n|---|---|---|\n")
-	for _, f := range flags {
-		page.WriteString(flagRow(f))
+	for _, row := range rows {
+		cells := strings.Split(strings.Trim(row, "| \n"), " | ")
+		fmt.Fprintf(page, "\n%s: %s", strings.ReplaceAll(cells[0], `\|`, "|"), strings.ReplaceAll(cells[2], `\|`, "|"))
+		switch byDefault := strings.TrimSpace(cells[1]); byDefault {
+		case "":
+		case "required":
+			page.WriteString(" Required.")
+		default:
+			page.WriteString(" Default: " + byDefault + ".")
+		}
+		page.WriteByte('\n')
 	}
 }
 

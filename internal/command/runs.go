@@ -21,14 +21,14 @@ import (
 
 // Runs works on runs: by the API, or directly on the database.
 type Runs struct {
-	Changes runChanges `cmd:"" help:"Print the runs that have ended, as NDJSON for a warehouse: one run a line, each at least once. The tenant needs a changes_kept."`
+	Changes runChanges `cmd:"" help:"Print ended runs as NDJSON for a warehouse, each at least once. The tenant needs changes_kept."`
 	Import  importRuns `cmd:"" help:"Read a day of runs back that --archive-command has archived, directly into the database."`
 }
 
 type runChanges struct {
 	api
-	Cursor string `type:"path" placeholder:"FILE" help:"File that keeps the position in the feed. It is written once the runs before it are printed. Default: print from the oldest change that is kept."`
-	Follow bool   `help:"Do not end with the last change: ask for more each second."`
+	Cursor string `type:"path" placeholder:"FILE" help:"File that keeps the position in the feed, written once the runs before it are printed. Default: print from the oldest change that is kept."`
+	Follow bool   `help:"Ask for more each second, after the last change too."`
 }
 
 func (c *runChanges) Run(ctx context.Context, api *client.Client) error {
@@ -93,7 +93,7 @@ func (c *runChanges) print(page httpapi.RunChanges[json.RawMessage]) error {
 
 type importRuns struct {
 	database
-	Keep time.Duration `default:"168h" help:"How long the day stays in the database, before it is dropped again. It is not archived again."`
+	Keep time.Duration `default:"168h" help:"How long the day stays before it is dropped again. It is not archived again."`
 	File string        `arg:"" help:"An archive, or - for the standard input: zstd -dc FILE | punctual runs import -"`
 }
 

@@ -12,13 +12,13 @@ import (
 
 // Secrets encrypts all secrets with a new data key.
 type Secrets struct {
-	Rotate rotate `cmd:"" help:"Encrypt all secrets with a new data key, and drop the old one. Replicas keep running; it may be interrupted and started again."`
+	Rotate rotate `cmd:"" help:"Encrypt all secrets with a new data key, and drop the old one. Replicas keep running; it may be interrupted and repeated."`
 }
 
 type rotate struct {
 	database
 	masterKey
-	NewMasterKeyFile string `type:"path" placeholder:"FILE" help:"Encrypt the data keys with the first key of this file from now on. Before: give every replica a file with both keys. After: give every replica a file with only the new key."`
+	NewMasterKeyFile string `type:"path" placeholder:"FILE" help:"Encrypt the data keys with the first key of this file from now on. Give every replica a file with both keys before, and with only the new key after."`
 }
 
 func (c *rotate) Run(ctx context.Context, log *slog.Logger) error {

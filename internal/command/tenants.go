@@ -22,8 +22,8 @@ type Tenants struct {
 	List   listTenants  `cmd:"" help:"List all tenants."`
 	Set    setTenant    `cmd:"" help:"Change a tenant's limits. Limits that are not given stay as they are. Replicas apply the change within two seconds."`
 	Delete deleteTenant `cmd:"" help:"Delete a tenant that has no active or paused jobs, and revoke its keys and grants."`
-	Grant  grantTenant  `cmd:"" help:"Let a database role create runs of a tenant's jobs in its own transactions, through a schema of functions."`
-	Revoke revokeTenant `cmd:"" help:"Take such a grant back, at once, and drop its functions and the schema that it made."`
+	Grant  grantTenant  `cmd:"" help:"Let a database role create runs of a tenant's jobs in its own transactions, by functions."`
+	Revoke revokeTenant `cmd:"" help:"Take such a grant back at once, and drop its functions and the schema that it created."`
 }
 
 // tenantLimits holds the settings of a tenant that operators decide. An absent flag changes nothing, none lifts a
@@ -32,14 +32,14 @@ type tenantLimits struct {
 	Weight               string `json:"weight" placeholder:"N" help:"Share of the concurrency while several tenants wait for it, 1 to 1000."`
 	MaxJobs              string `json:"max_jobs" placeholder:"N|none" help:"Most active and paused jobs."`
 	MaxPendingRuns       string `json:"max_pending_runs" placeholder:"N|none" help:"Most dated runs that may be pending, up to 1000000."`
-	MaxConcurrentRuns    string `json:"max_concurrent_runs" placeholder:"N|none" help:"Most runs that all replicas together send at once."`
-	MaxRunsPerSecond     string `json:"max_runs_per_second" placeholder:"N|none" help:"Most attempts that all replicas together start in a second."`
-	MaxRequestsPerSecond string `json:"max_requests_per_second" placeholder:"N|none" help:"Most API requests that all replicas together answer in a second."`
+	MaxConcurrentRuns    string `json:"max_concurrent_runs" placeholder:"N|none" help:"Most runs in flight, on all replicas."`
+	MaxRunsPerSecond     string `json:"max_runs_per_second" placeholder:"N|none" help:"Most attempts started in a second, on all replicas."`
+	MaxRequestsPerSecond string `json:"max_requests_per_second" placeholder:"N|none" help:"Most API requests in a second, on all replicas."`
 	MinInterval          string `json:"min_interval" placeholder:"1m|none" help:"Shortest time between two slots of one of its jobs."`
 	MaxKeyAge            string `json:"max_key_age" placeholder:"2160h|none" help:"How long a new API key may work. Earlier keys stay as they are."`
-	ChangesKept          string `json:"changes_kept" placeholder:"24h|none" help:"How long the feed of changes says which of its runs have ended, 1h to 720h."`
+	ChangesKept          string `json:"changes_kept" placeholder:"24h|none" help:"How long the feed of changes keeps its ended runs, 1h to 720h."`
 	AllowedTargets       string `json:"allowed_targets" placeholder:"CIDR,…|none" help:"Non-public networks that its jobs may call."`
-	Notify               string `json:"notify" placeholder:"JSON|none" help:"Default recipients for jobs without notify: a list in the form of a job's notify."`
+	Notify               string `json:"notify" placeholder:"JSON|none" help:"Default recipients of notices, in the form of a job's notify."`
 }
 
 // given returns the flags by the names that the settings have in the API.
@@ -126,7 +126,7 @@ type grantTenant struct {
 	database
 	Name   string `arg:"" help:"Name of the tenant."`
 	Role   string `required:"" placeholder:"ROLE" help:"Role of the database that may call the functions. It must exist."`
-	Schema string `required:"" placeholder:"SCHEMA" help:"Schema to create for the functions, such as shop_jobs. It may exist if it is empty."`
+	Schema string `required:"" placeholder:"SCHEMA" help:"Schema to create for the functions, such as shop_jobs. It may exist if empty."`
 }
 
 func (c *grantTenant) Run(ctx context.Context) error {
@@ -140,7 +140,7 @@ func (c *grantTenant) Run(ctx context.Context) error {
 type revokeTenant struct {
 	database
 	Name   string `arg:"" help:"Name of the tenant."`
-	Schema string `required:"" placeholder:"SCHEMA" help:"Schema that was made for the grant."`
+	Schema string `required:"" placeholder:"SCHEMA" help:"Schema of the grant."`
 }
 
 func (c *revokeTenant) Run(ctx context.Context) error {

@@ -24,7 +24,7 @@ type Verify struct {
 	To            string        `placeholder:"INSTANT" help:"Last slot to look at. Default: now."`
 	Job           string        `placeholder:"NAME|ID" help:"Only this job, deleted or not."`
 	Tenant        string        `placeholder:"NAME" help:"Only this tenant's jobs."`
-	Format        string        `default:"text" enum:"text,json" help:"Form of the report: text for people, json for machines, an object per line."`
+	Format        string        `default:"text" enum:"text,json" help:"Form of the report: text, or json, an object per line."`
 	Grace         time.Duration `default:"1m" help:"How long a due slot may wait for its claim without being reported."`
 	DefaultJitter time.Duration `default:"1s" help:"The replicas' --default-jitter."`
 }

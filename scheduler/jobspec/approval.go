@@ -13,14 +13,14 @@ var DefaultApprovalExpiry = mustDuration("24h")
 
 // Approval makes a step wait for a person in place of sending a request.
 type Approval struct {
-	Notify       []ApprovalNotify `json:"notify,omitempty" maxItems:"10" doc:"Recipients of the notice that the step waits, with a link that decides. Absent: none; the job's notify is not used."`
+	Notify       []ApprovalNotify `json:"notify,omitempty" maxItems:"10" doc:"Recipients of the notice that the step waits, with a link to decide. Absent: none; the job's notify is not used."`
 	ExpiresAfter Duration         `json:"expires_after,omitzero" doc:"How long the step waits before it is dead, approval_expired; at most the job's max_duration. Absent: 24h, or max_duration if that is shorter." example:"24h"`
 }
 
 // ApprovalNotify says who is told that a step waits for approval, and in which form.
 type ApprovalNotify struct {
 	Format   Format `json:"format,omitempty" minLength:"1" enum:"json,slack,teams,email,template" doc:"Form of the request, as in a job's notify. Absent: json." example:"slack"`
-	URL      string `json:"url,omitempty" minLength:"1" doc:"Absolute http or https URL that receives a POST. Absent: with email, none." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
+	URL      string `json:"url,omitempty" minLength:"1" doc:"Absolute http or https URL that receives a POST. Absent: none, with email." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
 	To       string `json:"to,omitempty" minLength:"1" doc:"With email: the address, of a domain that the deployment allows. Absent: none." example:"ops@example.com"`
 	Template string `json:"template,omitempty" minLength:"1" maxLength:"10000" doc:"With template: the text to send, as in a job's notify. Absent: none." example:"{\"text\": \"{{headline}} {{link}}\"}"`
 }

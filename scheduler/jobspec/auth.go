@@ -24,22 +24,22 @@ const (
 
 // Auth says how a request authenticates to its target. Exactly one of Secret and Value is set, unless the type is none.
 type Auth struct {
-	Type     AuthType `json:"type" enum:"none,bearer,basic,header,oauth2,oidc" doc:"none; bearer; basic, with username; header, with the field header; oauth2 and oidc fetch a token with the client credentials grant and send it as a bearer token." example:"bearer"`
-	Secret   string   `json:"secret,omitempty" minLength:"1" doc:"Name of a secret (PUT /v1/secrets/{secret}): the token, the password, the header's value or the client secret. Read right before sending: a changed secret is used within 10 seconds. Absent: value holds it." example:"billing-token"`
-	Value    Hidden   `json:"value,omitzero" doc:"The secret itself, in place of a name: stored encrypted, and shown as ***. Absent: secret names it; in a patch, it stays." example:"s3cr3t"`
+	Type     AuthType `json:"type" enum:"none,bearer,basic,header,oauth2,oidc" doc:"none; bearer; basic, with username; header, with header; oauth2 and oidc send a token of the client credentials grant as bearer." example:"bearer"`
+	Secret   string   `json:"secret,omitempty" minLength:"1" doc:"Name of a secret (PUT /v1/secrets/{secret}): the token, password, header's value or client secret. A changed secret is used within 10 seconds. Absent: value holds it." example:"billing-token"`
+	Value    Hidden   `json:"value,omitzero" doc:"The secret itself: stored encrypted, and shown as ***. Absent: secret names it; in a patch, it stays." example:"s3cr3t"`
 	Username string   `json:"username,omitempty" minLength:"1" doc:"With basic: the user. Absent: an empty name."`
 	Header   string   `json:"header,omitempty" minLength:"1" doc:"With header, which requires it: the header's name. Absent: none." example:"X-Api-Key"`
 	TokenURL string   `json:"token_url,omitempty" minLength:"1" doc:"With oauth2, and with oidc unless issuer is given: the token endpoint. Absent: that of the issuer." example:"https://login.internal/oauth2/token"`
 	Issuer   string   `json:"issuer,omitempty" minLength:"1" doc:"With oidc: the issuer, whose /.well-known/openid-configuration names the token endpoint. Absent: token_url is the endpoint." example:"https://login.internal"`
 	ClientID string   `json:"client_id,omitempty" minLength:"1" doc:"With oauth2 and oidc, which require it: the client id. Absent: none." example:"punctual"`
-	Scopes   []string `json:"scopes,omitempty" doc:"With oauth2 and oidc: the scopes to request for the token. Absent: none." example:"[\"invoices.write\"]"`
-	Audience string   `json:"audience,omitempty" minLength:"1" doc:"With oauth2 and oidc: the audience to request for the token, if the endpoint needs one. Absent: none." example:"https://billing.internal"`
+	Scopes   []string `json:"scopes,omitempty" doc:"With oauth2 and oidc: the token's scopes. Absent: none." example:"[\"invoices.write\"]"`
+	Audience string   `json:"audience,omitempty" minLength:"1" doc:"With oauth2 and oidc: the token's audience, if the endpoint needs one. Absent: none." example:"https://billing.internal"`
 }
 
 // TLS says how to connect to a target that needs its own settings. Both fields name secrets in PEM.
 type TLS struct {
-	ClientCertificate string `json:"client_certificate,omitempty" minLength:"1" doc:"Name of a secret that holds the certificate chain to present and its key, as PEM. Absent: none is presented." example:"billing-client-certificate"`
-	CA                string `json:"ca,omitempty" minLength:"1" doc:"Name of a secret that holds the certificate authorities that verify the target, as PEM. They replace those of the deployment. Absent: those of the deployment." example:"billing-ca"`
+	ClientCertificate string `json:"client_certificate,omitempty" minLength:"1" doc:"Name of a secret with the certificate chain and its key, as PEM. Absent: none." example:"billing-client-certificate"`
+	CA                string `json:"ca,omitempty" minLength:"1" doc:"Name of a secret with the certificate authorities that verify the target, as PEM, in place of the deployment's. Absent: the deployment's." example:"billing-ca"`
 }
 
 // Bounds of credentials.

@@ -12,48 +12,48 @@ import (
 type Definition struct {
 	Name              string            `json:"name" doc:"Unique within the tenant." example:"daily-invoice-gen"`
 	Description       string            `json:"description,omitempty" doc:"For people. Absent: none."`
-	Runbook           string            `json:"runbook,omitempty" minLength:"1" doc:"URL, https, at which people read how to fix the job. Notices carry it. Absent: none." example:"https://wiki.example.com/runbooks/invoices"`
-	LogURL            string            `json:"log_url,omitempty" minLength:"1" doc:"URL, http or https, at which people read the log of a run. Placeholders in its path, query and fragment are filled in for each run. A target that answers the header Punctual-Log-Url replaces it. Absent: none." example:"https://logs.example.com/search?q={{run}}"`
-	Labels            map[string]string `json:"labels,omitempty" doc:"Names and values to filter jobs and runs by. Absent: none."`
+	Runbook           string            `json:"runbook,omitempty" minLength:"1" doc:"https URL of instructions to fix the job. Notices carry it. Absent: none." example:"https://wiki.example.com/runbooks/invoices"`
+	LogURL            string            `json:"log_url,omitempty" minLength:"1" doc:"http or https URL of the log of a run. Path, query and fragment may hold placeholders. The header Punctual-Log-Url of an answer replaces it. Absent: none." example:"https://logs.example.com/search?q={{run}}"`
+	Labels            map[string]string `json:"labels,omitempty" doc:"To filter jobs and runs by. Absent: none."`
 	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: one of cron, every, at, delay and event. Absent: it runs only when triggered."`
-	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id. A jitter longer than half the gap to the next slot spreads over half the gap. Absent: the deployment's default (--default-jitter, 1s) for cron slots a minute or more apart, else 0s." example:"1s"`
+	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset, hashed from the job's id, in [0, jitter), or within half the gap to the next slot if that is less. Absent: the deployment's default (--default-jitter, 1s) for cron slots a minute or more apart, else 0s." example:"1s"`
 	Missed            Missed            `json:"missed,omitzero" doc:"The policy for slots that were not claimed in time."`
-	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" minLength:"1" enum:"allow,forbid,replace,wait,queue" doc:"The policy for a slot that is due while a run of the job is active. allow: both run; forbid: the slot is skipped, and the skip is recorded; replace: the active run is cancelled; wait: one run waits; queue: all runs wait, and go one at a time, the oldest first. Absent: allow; forbid for a job with steps or completion async that has slots."`
-	MaxPendingRuns    int               `json:"max_pending_runs,omitempty" minimum:"1" maximum:"100000" doc:"With concurrency_policy queue: how many runs may wait. Further slots are skipped with reason limit, and triggers are refused. Absent: 1000." example:"1000"`
-	Limits            []string          `json:"limits,omitempty" maxItems:"4" doc:"Up to four limits that the job shares with all jobs that name them: PUT /v1/limits/{limit}. A run starts when all of them have room, and holds them until it ends. Absent: none." example:"[\"warehouse\"]"`
-	ExpiresAfter      Duration          `json:"expires_after,omitzero" doc:"How long after the slot was due an attempt may still start. Absent: a run never expires." example:"1h"`
-	Target            Target            `json:"target,omitzero" doc:"The HTTP request to send. Absent: the job has steps instead."`
-	Steps             []Step            `json:"steps,omitempty" maxItems:"50" doc:"In place of a target: the steps of a workflow, 1 to 50. Schedule, overlap, expiry, pauses, triggers, notices and chains are the job's; each step has a run of its own. Absent: the job has a target instead."`
-	Timeout           Duration          `json:"timeout,omitzero" doc:"Time limit for one whole exchange with the target: 1ms to 24h." example:"30s"`
-	Retry             Retry             `json:"retry,omitzero" doc:"How a run is attempted again after a failure."`
-	Queue             string            `json:"queue,omitempty" minLength:"1" doc:"The queue in which its runs wait, and whose concurrency they use." example:"default"`
+	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" minLength:"1" enum:"allow,forbid,replace,wait,queue" doc:"The policy for a slot that is due while a run of the job is active. allow: both run; forbid: the slot is skipped, on record; replace: the active run is cancelled; wait: one run waits; queue: all wait, and run one at a time, the oldest first. Absent: allow; forbid for a job with steps or completion async that has slots."`
+	MaxPendingRuns    int               `json:"max_pending_runs,omitempty" minimum:"1" maximum:"100000" doc:"With concurrency_policy queue: most runs that wait. Further slots are skipped (limit), and triggers refused. Absent: 1000." example:"1000"`
+	Limits            []string          `json:"limits,omitempty" maxItems:"4" doc:"Up to four limits (PUT /v1/limits/{limit}), shared by all jobs that name them. A run starts when all have room, and holds them until it ends. Absent: none." example:"[\"warehouse\"]"`
+	ExpiresAfter      Duration          `json:"expires_after,omitzero" doc:"How long after the slot was due an attempt may still start. Absent: no limit." example:"1h"`
+	Target            Target            `json:"target,omitzero" doc:"The HTTP request to send. Absent: the job has steps."`
+	Steps             []Step            `json:"steps,omitempty" maxItems:"50" doc:"In place of a target: the steps of a workflow, 1 to 50. Each has a run of its own; schedule, overlap, expiry, pauses, triggers, notices and chains are the job's. Absent: the job has a target."`
+	Timeout           Duration          `json:"timeout,omitzero" doc:"Time limit for a whole exchange with the target: 1ms to 24h." example:"30s"`
+	Retry             Retry             `json:"retry,omitzero" doc:"Further attempts after a failure."`
+	Queue             string            `json:"queue,omitempty" minLength:"1" doc:"The queue in which its runs wait." example:"default"`
 	Priority          Priority          `json:"priority,omitempty" minLength:"1" enum:"high,normal,low" doc:"Order within the queue."`
-	Delivery          Delivery          `json:"delivery,omitempty" minLength:"1" enum:"at_least_once,at_most_once" doc:"at_least_once attempts a run until it succeeds or exhausts its attempts. at_most_once never repeats a request that may have been sent."`
-	Completion        Completion        `json:"completion,omitempty" minLength:"1" enum:"response,async" doc:"When an attempt is done: with its response, or, with async, when the target reports the end. An async target answers 202 and reports later."`
-	HeartbeatTimeout  Duration          `json:"heartbeat_timeout,omitzero" doc:"With completion async: the attempt is lost when the target is silent for longer than this. Absent: 5m." example:"5m"`
-	MaxDuration       Duration          `json:"max_duration,omitzero" doc:"With completion async: the longest that an attempt may take, even while it sends heartbeats. Absent: 24h. Of a job with steps: the longest that all of them may take; absent: 7 days. Steps with when: ended may then run for as long once more, at most 5m." example:"24h"`
-	KeepResponse      *int              `json:"keep_response,omitempty" doc:"How many bytes of each response body are kept, also for successes: at most 65536 (64 KiB); 0 keeps nothing. Absent: the first 1024 bytes, for failures only." minimum:"0" maximum:"65536" example:"4096"`
+	Delivery          Delivery          `json:"delivery,omitempty" minLength:"1" enum:"at_least_once,at_most_once" doc:"at_least_once: until a run succeeds or exhausts its attempts; at_most_once: a request that may have been sent is never repeated."`
+	Completion        Completion        `json:"completion,omitempty" minLength:"1" enum:"response,async" doc:"When an attempt is done. response: with its answer; async: when the target, which answers 202, reports the end."`
+	HeartbeatTimeout  Duration          `json:"heartbeat_timeout,omitzero" doc:"With completion async: the attempt is lost if the target is silent for longer. Absent: 5m." example:"5m"`
+	MaxDuration       Duration          `json:"max_duration,omitzero" doc:"With completion async: the longest that an attempt may take, heartbeats or not. Absent: 24h. Of a job with steps: the longest that all of them may take; absent: 7 days. Steps with when: ended may then run for as long again, at most 5m." example:"24h"`
+	KeepResponse      *int              `json:"keep_response,omitempty" doc:"Bytes of each response body to keep, also for successes: at most 65536 (64 KiB); 0 keeps nothing. Absent: 1024, for failures only." minimum:"0" maximum:"65536" example:"4096"`
 	// SubmittersMayTrigger is a pointer because absence means something else in a job that a submitter creates.
-	SubmittersMayTrigger *bool `json:"submitters_may_trigger,omitempty" doc:"Whether callers with the role submitter may trigger it. Absent: false; for a job that a submitter creates: true." example:"false"`
+	SubmittersMayTrigger *bool `json:"submitters_may_trigger,omitempty" doc:"Whether submitters may trigger it. Absent: false; for a job that a submitter creates: true." example:"false"`
 
-	ExpectSuccessWithin Duration `json:"expect_success_within,omitzero" doc:"The job is stale when it has had no success for this long: 1s to 366 days. Counted from the last success, or else from the job's creation or resume; for a one-shot, from when it is due. A paused job is never stale. Absent: never stale." example:"26h"`
-	Then                []Link   `json:"then,omitempty" doc:"The jobs that its runs trigger when they end, at most 10. Absent: none."`
-	Notify              []Notify `json:"notify,omitzero" doc:"Recipients of notices when something goes wrong with the job, and when it recovers. The first event of a kind is sent at once; further events of the same kind within five minutes are sent together. An empty list: no recipients. Absent: the tenant's default."`
+	ExpectSuccessWithin Duration `json:"expect_success_within,omitzero" doc:"The job is stale when it has had no success for this long, 1s to 366 days, since the last success, or else its creation or resume; a one-shot since it was due. A paused job is never stale. Absent: never stale." example:"26h"`
+	Then                []Link   `json:"then,omitempty" doc:"Jobs that its runs trigger when they end, at most 10. Absent: none."`
+	Notify              []Notify `json:"notify,omitzero" doc:"Recipients of notices when the job has trouble, and when it recovers. The first event of a kind is sent at once; more of the kind within five minutes are sent together. An empty list: none. Absent: the tenant's default."`
 }
 
 // Schedule says when a job fires. Exactly one of Cron, Every, At, Delay and Event is set; a job with none of them fires
 // only when triggered.
 type Schedule struct {
-	Cron     string   `json:"cron,omitempty" minLength:"1" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, LW, L-2, 15W, 5#2 and @hourly, @daily, @weekly, @monthly, @yearly. Absent: the schedule is of another kind." example:"0 3 * * mon-fri"`
-	Timezone string   `json:"timezone,omitempty" minLength:"1" doc:"IANA time zone of the cron expression, or of an at without an offset. Absent: a cron expression is in UTC." example:"America/Los_Angeles"`
-	Every    Duration `json:"every,omitzero" doc:"Fixed period of whole seconds, aligned to the Unix epoch or to starts_at. Absent: the schedule is of another kind." example:"90s"`
-	At       Instant  `json:"at,omitzero" format:"instant-or-local-time" doc:"One shot at this instant, or, without an offset, at this local time of timezone. A local time that daylight saving skips moves forward, and of one that comes twice the first counts. An instant in the past fires at once, with this nominal time; it is late if it is further back than the tolerance, and may be at most as far back as runs are kept. Absent: the schedule is of another kind." example:"2026-12-01T09:00:00+01:00"`
-	Delay    Duration `json:"delay,omitzero" doc:"One shot this long after the definition is written. Writing the same definition again changes nothing; any change starts the delay again. Absent: the schedule is of another kind." example:"5m"`
-	Event    string   `json:"event,omitempty" minLength:"1" doc:"A run for each event with this name, as POST /v1/events/{event} emits them: see filter. Absent: the schedule is of another kind." example:"invoice.paid"`
+	Cron     string   `json:"cron,omitempty" minLength:"1" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, LW, L-2, 15W, 5#2 and @hourly, @daily, @weekly, @monthly, @yearly. Absent: another kind." example:"0 3 * * mon-fri"`
+	Timezone string   `json:"timezone,omitempty" minLength:"1" doc:"IANA time zone of cron, or of an at without an offset. Absent: cron is in UTC." example:"America/Los_Angeles"`
+	Every    Duration `json:"every,omitzero" doc:"Fixed period of whole seconds, aligned to the Unix epoch or to starts_at. Absent: another kind." example:"90s"`
+	At       Instant  `json:"at,omitzero" format:"instant-or-local-time" doc:"One shot at this instant, or, without an offset, at this local time of timezone. A local time that daylight saving skips moves forward; of one that comes twice the first counts. An instant in the past, no further back than runs are kept, fires at once under this nominal time, and is late beyond the tolerance. Absent: another kind." example:"2026-12-01T09:00:00+01:00"`
+	Delay    Duration `json:"delay,omitzero" doc:"One shot this long after the definition is written. Any change of the definition starts the delay again. Absent: another kind." example:"5m"`
+	Event    string   `json:"event,omitempty" minLength:"1" doc:"A run for each event with this name (POST /v1/events/{event}) that filter lets in. Absent: another kind." example:"invoice.paid"`
 	// Filter is a text so that schedules can be compared.
-	Filter   EventFilter `json:"filter,omitempty" doc:"Only events whose body has all of these fields at its top level, each with the value given here, or with one of a list of values. Values are strings, numbers, booleans and null. Absent: all events with the name."`
-	StartsAt Instant     `json:"starts_at,omitzero" doc:"No slot before this instant (cron, every). Absent: no such limit."`
-	EndsAt   Instant     `json:"ends_at,omitzero" doc:"No slot after this instant (cron, every). Absent: no such limit."`
+	Filter   EventFilter `json:"filter,omitempty" doc:"Only events whose body has all of these fields at its top level, each with this value, or one of a list of values: strings, numbers, booleans and null. Absent: all events."`
+	StartsAt Instant     `json:"starts_at,omitzero" doc:"No slot before this instant (cron, every). Absent: no limit."`
+	EndsAt   Instant     `json:"ends_at,omitzero" doc:"No slot after this instant (cron, every). Absent: no limit."`
 }
 
 // Kind names the kind of a schedule.
@@ -158,15 +158,15 @@ func (k Kind) Slots() bool { return k.Recurring() || k.OneShot() }
 
 // Target is the HTTP request a run sends.
 type Target struct {
-	URL     string            `json:"url" doc:"Absolute http or https URL. It must lead to a public address, or to one that the deployment or the tenant is allowed to call. Path and query may hold placeholders such as {{scheduled_for|date}}." example:"https://billing.internal/invoices"`
-	Host    string            `json:"host,omitempty" minLength:"1" doc:"The name by which the target is called, if it is not the host of the URL: in the header Host, in the TLS handshake (SNI), and in the certificate that is checked. A host name or address, with a port if need be. For targets behind an ingress that is reached by its address or an internal name. The connection goes to the host of the URL all the same, which must be an address that jobs may call. Absent: the host of the URL." example:"billing.internal"`
+	URL     string            `json:"url" doc:"Absolute http or https URL, of a public address or one that the deployment or the tenant may call. Path and query may hold placeholders such as {{scheduled_for|date}}." example:"https://billing.internal/invoices"`
+	Host    string            `json:"host,omitempty" minLength:"1" doc:"Another name of the target, for the header Host, the TLS handshake (SNI) and the check of the certificate: a host name or address, with a port if need be. For targets behind an ingress that is reached by its address or an internal name. The connection still goes to the host of the URL. Absent: the host of the URL." example:"billing.internal"`
 	Method  string            `json:"method,omitempty" minLength:"1" doc:"GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS." example:"POST"`
 	Headers map[string]string `json:"headers,omitempty" doc:"Added to the request. Values may hold placeholders: {{scheduled_for}}, {{scheduled_for_local}}, {{run}}, {{attempt}}, {{job}}. The first two may have a form, as in {{scheduled_for|date}}. Absent: none."`
-	Body    json.RawMessage   `json:"body,omitempty" doc:"A JSON value is sent as JSON; a string is sent as it is. Strings in it, at any depth, may hold placeholders such as {{scheduled_for|date}}; {{{{ stands for two literal braces. An object {\"$secret\": \"name\"}, at any depth, stands for the value of a secret (PUT /v1/secrets/{secret}), which is sent as a string and shown nowhere: at most 16. Absent: no body."`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"A string is sent as it is, any other value as JSON. Strings at any depth may hold placeholders such as {{scheduled_for|date}}; {{{{ stands for two literal braces. An object {\"$secret\": \"name\"}, at any depth, stands for the value of a secret (PUT /v1/secrets/{secret}), sent as a string and shown nowhere: at most 16. Absent: no body."`
 
-	Auth          *Auth             `json:"auth,omitempty" doc:"How the request authenticates to the target. If a secret is missing or a token cannot be fetched, the attempt fails with reason auth, and nothing is sent. Absent: it does not."`
+	Auth          *Auth             `json:"auth,omitempty" doc:"How the request authenticates. If a secret is missing or a token cannot be fetched, nothing is sent, and the attempt fails (auth). Absent: it does not."`
 	SecretHeaders map[string]Hidden `json:"secret_headers,omitempty" doc:"Headers with secret values: stored encrypted, and shown as ***. Absent: none; in a patch, they stay."`
-	TLS           *TLS              `json:"tls,omitempty" doc:"The client certificate to present, and the certificate authorities that verify the target. Absent: no certificate, and the authorities of the deployment."`
+	TLS           *TLS              `json:"tls,omitempty" doc:"The client certificate, and the authorities that verify the target. Absent: no certificate, and the authorities of the deployment."`
 }
 
 // ConcurrencyPolicy decides what happens when a slot is due while a run of the job is active.
@@ -204,11 +204,11 @@ const (
 
 // Missed says what happens to slots claimed later than Tolerance after they were due.
 type Missed struct {
-	Policy    MissedPolicy `json:"policy,omitempty" minLength:"1" enum:"skip,fire_once,fire_all" doc:"skip: no missed slot runs; fire_once: the newest missed slot runs; fire_all: each missed slot runs, oldest first."`
+	Policy    MissedPolicy `json:"policy,omitempty" minLength:"1" enum:"skip,fire_once,fire_all" doc:"skip: no missed slot runs; fire_once: the newest; fire_all: each, the oldest first."`
 	Tolerance Duration     `json:"tolerance,omitzero" doc:"A slot claimed later than this after it was due is missed." example:"60s"`
-	Window    Duration     `json:"window,omitzero" doc:"Missed slots older than this never run. Absent: the newest missed slot may run until the next one is due, older ones for 24h; both no longer than runs are kept. One-shots: unlimited." example:"24h"`
+	Window    Duration     `json:"window,omitzero" doc:"Missed slots older than this never run. Absent: the newest may run until the next one is due, older ones for 24h; both no longer than runs are kept. One-shots: unlimited." example:"24h"`
 
-	Concurrency MissedConcurrency `json:"concurrency,omitempty" minLength:"1" enum:"one_at_a_time,allow" doc:"With policy fire_all: one_at_a_time: each missed slot begins when the run of the one before has ended, retries included, regardless of concurrency_policy. allow: missed slots run side by side; only with concurrency_policy allow. Absent: one_at_a_time." example:"one_at_a_time"`
+	Concurrency MissedConcurrency `json:"concurrency,omitempty" minLength:"1" enum:"one_at_a_time,allow" doc:"With policy fire_all. one_at_a_time: each begins when the run before has ended, retries included, regardless of concurrency_policy; allow: at once, only with concurrency_policy allow. Absent: one_at_a_time." example:"one_at_a_time"`
 }
 
 // InOrder reports whether each missed slot waits for the end of the one before.
@@ -235,12 +235,12 @@ const (
 
 // Retry says what happens after a failed attempt.
 type Retry struct {
-	MaxAttempts    int      `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"Number of attempts in all, the first included: 1 to 100." example:"5"`
+	MaxAttempts    int      `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"Attempts in all, the first included: 1 to 100." example:"5"`
 	InitialBackoff Duration `json:"initial_backoff,omitzero" doc:"Delay after the first failure." example:"10s"`
 	Multiplier     float64  `json:"multiplier,omitempty" minimum:"1" maximum:"100" doc:"Factor by which the delay grows with each failure: 1 to 100." example:"3"`
-	MaxBackoff     Duration `json:"max_backoff,omitzero" doc:"Longest delay, also when the target asks for more with Retry-After." example:"1h"`
+	MaxBackoff     Duration `json:"max_backoff,omitzero" doc:"Longest delay, even if Retry-After asks for more." example:"1h"`
 	GiveUpOn       []int    `json:"give_up_on,omitzero" doc:"HTTP statuses that end the run at once." example:"[410]"`
-	AfterTimeout   *bool    `json:"after_timeout,omitempty" doc:"Whether another attempt follows one that was sent and not answered in time, so that the target may still be working on it. False: the run is dead with reason timeout. Absent: true for concurrency_policy allow, false for the others, whose runs must not overlap, and for a run that holds a limit with max_running." example:"true"`
+	AfterTimeout   *bool    `json:"after_timeout,omitempty" doc:"Whether another attempt follows one that was not answered in time, on which the target may still work. False: the run is dead (timeout). Absent: true for concurrency_policy allow, false for the others and for a run that holds a limit with max_running." example:"true"`
 }
 
 // Priority orders runs within a queue.

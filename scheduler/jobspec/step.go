@@ -18,12 +18,12 @@ var DefaultWorkflowDuration = mustDuration("168h")
 // the workflow's. What a step leaves out is as its job says.
 type Step struct {
 	Name             string     `json:"name" doc:"Unique within the job: 1 to 128 letters, digits and . _ : -." example:"load"`
-	DependsOn        []string   `json:"depends_on,omitempty" maxItems:"49" doc:"The steps that must have ended before it starts. Absent: none, so it starts at once." example:"[\"extract\"]"`
-	When             LinkWhen   `json:"when,omitempty" minLength:"1" enum:"succeeded,ended" doc:"succeeded: it starts if all steps that it depends on have succeeded, and is skipped otherwise; ended: it starts when they have ended, even if they failed, and even after the job's max_duration. Absent: succeeded."`
-	Target           Target     `json:"target,omitzero" doc:"The HTTP request to send. Its body is sent with the members input and steps: see the documentation of workflows. Absent: the step has approval."`
-	Approval         *Approval  `json:"approval,omitempty" doc:"In place of target: the step waits until a person approves or rejects it. Of the other fields it then has name, depends_on and when only. Absent: it sends its request."`
+	DependsOn        []string   `json:"depends_on,omitempty" maxItems:"49" doc:"The steps that must have ended before it starts. Absent: none." example:"[\"extract\"]"`
+	When             LinkWhen   `json:"when,omitempty" minLength:"1" enum:"succeeded,ended" doc:"succeeded: it starts if all that it depends on have succeeded, else it is skipped; ended: it starts when they have ended, even if they failed, and even after the job's max_duration. Absent: succeeded."`
+	Target           Target     `json:"target,omitzero" doc:"The HTTP request to send. Its body gets the members input and steps. Absent: the step has approval."`
+	Approval         *Approval  `json:"approval,omitempty" doc:"In place of target: the step waits until a person approves or rejects it. It then has name, depends_on and when only. Absent: it sends its request."`
 	Timeout          Duration   `json:"timeout,omitzero" doc:"Absent: the job's." example:"10m"`
-	Retry            Retry      `json:"retry,omitzero" doc:"Fields that are absent are the job's."`
+	Retry            Retry      `json:"retry,omitzero" doc:"Absent fields are the job's."`
 	Queue            string     `json:"queue,omitempty" minLength:"1" doc:"Absent: the job's." example:"default"`
 	Priority         Priority   `json:"priority,omitempty" minLength:"1" doc:"Absent: the job's."`
 	Delivery         Delivery   `json:"delivery,omitempty" minLength:"1" doc:"Absent: the job's."`
