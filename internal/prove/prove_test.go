@@ -77,8 +77,8 @@ func awaitFor(t testing.TB, limit time.Duration, what string, condition func() b
 	}
 }
 
-// mostProgress bounds how long work is waited for that goes on. A soak leaves a backlog that is longer than itself: jobs
-// that fire each second and catch up one slot at a time need two seconds for a slot.
+// mostProgress bounds how long work is waited for that goes on. A soak leaves a backlog that is longer than itself:
+// jobs that fire each second and catch up one slot at a time need two seconds for a slot.
 func mostProgress() time.Duration {
 	length, _ := time.ParseDuration(os.Getenv("SOAK"))
 	return 5*patience + 2*length

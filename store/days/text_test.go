@@ -11,7 +11,8 @@ func TestATextIsWrittenAnewForAnotherWindow(t *testing.T) {
 	day := func(now time.Time) Window { return Window{From: dayOf(now)} }
 	noon := dayOf(time.Now()).Add(12 * time.Hour)
 	for _, w := range []Window{
-		day(noon), day(noon.Add(time.Second)), day(noon.AddDate(0, 0, 1)), day(noon.AddDate(0, 0, 1).In(time.Local)), day(noon),
+		day(noon), day(noon.Add(time.Second)), day(noon.AddDate(0, 0, 1)), day(noon.AddDate(0, 0, 1).In(time.Local)),
+		day(noon),
 	} {
 		if got := text.In(w); got != w.On(`id`) {
 			t.Errorf("the text of %+v is %s", w, got)
