@@ -80,7 +80,11 @@ func (k *check) inStepOrder(whole *Run, step, on string) {
 		return
 	}
 	if before == nil || before.FinishedAt == nil || later.CreatedAt.Before(before.FinishedAt.Add(-clockError)) {
-		k.failRun(StepsInOrder, later, "of step %s was made at %s, before step %s had ended", step,
-			clock(later.CreatedAt), on)
+		ended := "never"
+		if before != nil && before.FinishedAt != nil {
+			ended = clock(*before.FinishedAt)
+		}
+		k.failRun(StepsInOrder, later, "of step %s was made at %s, before step %s had ended (%s)", step,
+			clock(later.CreatedAt), on, ended)
 	}
 }

@@ -1,4 +1,4 @@
 package history
 
-// LackingInFeeds finds ended runs that the feeds of changes lack.
-const LackingInFeeds = lacking
+// Feeds are the statements that compare feeds of changes with runs that have ended.
+var Feeds = map[string]string{"lacking": lacking, "untrue": untrue}

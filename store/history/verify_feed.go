@@ -44,16 +44,24 @@ FROM punctual.runs_of(ARRAY(SELECT id FROM lacks)) r
 JOIN punctual.tenants t ON t.id = r.tenant
 LEFT JOIN punctual.jobs j ON j.id = r.job_id
 ORDER BY r.id`
-	untrue = feeds + shown + `CASE WHEN r.finished_at IS NULL THEN 'the feed of changes has it, and it has not ended'
+	untrue = feeds + `,
+wrong AS MATERIALIZED (
+    SELECT c.feed, c.id
+    FROM (SELECT c.feed, unnest(c.runs) AS id FROM punctual.changes c WHERE c.recorded_at BETWEEN $6 AND $7) c
+    WHERE c.id >= $5 AND c.feed IN (SELECT f.id FROM feeds f)
+    EXCEPT
+    SELECT f.id, r.id
+    FROM feeds f
+    JOIN punctual.runs r ON r.tenant = f.tenant AND r.id >= $5
+    WHERE r.finished_at IS NOT NULL)` + shown + `
+       CASE WHEN r.finished_at IS NULL THEN 'the feed of changes has it, and it has not ended'
             ELSE 'the feed of changes has it, and it is of another tenant' END AS detail
-FROM feeds f
-JOIN (SELECT c.feed, unnest(c.runs) AS id FROM punctual.changes c
-      WHERE c.recorded_at BETWEEN $6 AND $7) c ON c.feed = f.id
-JOIN punctual.runs r ON r.id = c.id AND r.id >= $5
+FROM punctual.runs_of(ARRAY(SELECT id FROM wrong)) r
+JOIN wrong w ON w.id = r.id
+JOIN feeds f ON f.id = w.feed
 JOIN punctual.tenants t ON t.id = f.tenant
 LEFT JOIN punctual.jobs j ON j.id = r.job_id
-WHERE (r.finished_at IS NULL OR r.tenant <> f.tenant)
-  AND ($3::uuid IS NULL OR r.job_id = $3) AND ($4 = '' OR j.name = $4)
+WHERE ($3::uuid IS NULL OR r.job_id = $3) AND ($4 = '' OR j.name = $4)
 ORDER BY r.id LIMIT $8`
 )
 
