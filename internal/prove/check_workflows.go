@@ -73,18 +73,19 @@ func (k *check) workflows() {
 	}
 }
 
-// inStepOrder checks that a step was made after the one that it depends on had ended.
+// inStepOrder checks that a step was sent after the one that it depends on had ended. When its run was made says less:
+// that is when the transaction began, which may have waited for the end of the other.
 func (k *check) inStepOrder(whole *Run, step, on string) {
 	later, before := k.runs[domain.StepRunID(whole.ID, step)], k.runs[domain.StepRunID(whole.ID, on)]
 	if later == nil || later.taken() || k.ClockSteps {
 		return
 	}
-	if before == nil || before.FinishedAt == nil || later.CreatedAt.Before(before.FinishedAt.Add(-clockError)) {
-		ended := "never"
-		if before != nil && before.FinishedAt != nil {
-			ended = clock(*before.FinishedAt)
-		}
-		k.failRun(StepsInOrder, later, "of step %s was made at %s, before step %s had ended (%s)", step,
-			clock(later.CreatedAt), on, ended)
+	if before == nil || before.FinishedAt == nil {
+		k.failRun(StepsInOrder, later, "of step %s was made, and step %s has not ended", step, on)
+		return
+	}
+	if sent := k.inOrder(later.ID); len(sent) > 0 && sent[0].At.Before(before.FinishedAt.Add(-clockError)) {
+		k.failRun(StepsInOrder, later, "of step %s was sent at %s, before step %s had ended at %s", step,
+			clock(sent[0].At), on, clock(*before.FinishedAt))
 	}
 }

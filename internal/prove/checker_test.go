@@ -377,7 +377,9 @@ func TestCheckNotices(t *testing.T) {
 			again.ID = uuid.New()
 			f.Runs = append(f.Runs, again)
 		}},
-		{"a step before the one that it depends on", StepsInOrder, func(f *facts) { f.step("b").CreatedAt = at(1) }},
+		{"a step before the one that it depends on", StepsInOrder, func(f *facts) {
+			f.Requests[slices.IndexFunc(f.Requests, func(q Request) bool { return q.Run == f.step("b").ID })].At = at(1)
+		}},
 		{"a step that was kept and sent", StepsInOrder, func(f *facts) { f.send(*f.kept(), 1, time.Millisecond, 200) }},
 		{"a run under another tenant than its job", TenantsAddUp, func(f *facts) { f.theRun(f.cron).Tenant = 2 }},
 		{"a failure where all should succeed", NothingFailed, func(f *facts) { f.conditions.AllSucceed = true }},
