@@ -4,6 +4,7 @@ package prove
 
 import (
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -97,7 +98,10 @@ func TestAReplicaStoppedWhileItRegistersLeavesNothingBehind(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `LOCK punctual.replicas`); err != nil {
 		t.Fatal(err)
 	}
-	r := serve(t, dsn)
+	// It is not ready before it has registered, so the test does not wait for that.
+	r, err := process.Launch(binary(t), []string{"DATABASE_URL=" + dsn}, "serve", "--listen=127.0.0.1:0", "--auth=none")
+	must(t, err)
+	watch(t, r)
 	waits := func() bool {
 		return query[bool](t, other, `
 			SELECT EXISTS (
@@ -107,12 +111,9 @@ func TestAReplicaStoppedWhileItRegistersLeavesNothingBehind(t *testing.T) {
 	}
 	await(t, "the registration to wait for the table", waits)
 	must(t, r.Signal(syscall.SIGTERM))
-	await(t, "/readyz to say that it stops", func() bool {
-		status, _ := r.API.Do(t.Context(), "GET", "/readyz", nil, nil)
-		return status == 503
-	})
+	await(t, "the replica to stop", func() bool { return strings.Contains(r.Output(), "stopping") })
 	must(t, tx.Rollback(t.Context()))
-	if code := ended(t, "the replica", r.Process); code != 0 {
+	if code := ended(t, "the replica", r); code != 0 {
 		t.Errorf("exit code %d:\n%s", code, r.Output())
 	}
 	if n := query[int](t, other, `SELECT count(*) FROM punctual.replicas`); n != 0 {
