@@ -19,6 +19,8 @@ func TestAPutOfWhatAGetGaveChangesNothing(t *testing.T) {
 	for _, name := range []string{"token", "certificate"} {
 		s.do("PUT", "/v1/secrets/"+name, `{"value":"planted"}`).want(201)
 	}
+	s.do("PUT", "/v1/limits/warehouse", `{"max_running":1}`).want(201)
+	schemas := dig(static200(t, "/openapi.json").fields(), "components", "schemas").(map[string]any)
 	for name, job := range map[string]string{
 		"cron":    `"schedule":{"cron":"0 3 * * mon-fri","timezone":"Europe/Berlin"}`,
 		"seconds": `"schedule":{"cron":"*/10 * * * * *"},"jitter":"2s"`,
@@ -29,8 +31,11 @@ func TestAPutOfWhatAGetGaveChangesNothing(t *testing.T) {
 		"none":    `"description":"only by hand","labels":{"team":"billing"}`,
 		"policies": `"missed":{"policy":"skip","tolerance":"60s"},"concurrency_policy":"wait","expires_after":"90m",` +
 			`"delivery":"at_most_once","priority":"low","retry":{"give_up_on":[]}`,
-		"async":  `"completion":"async"`,
-		"notify": `"notify":[{"on":["dead","recovered","started","succeeded"],"url":"http://example.com/pager"}]`,
+		"async":   `"completion":"async"`,
+		"limited": `"limits":["warehouse"]`,
+		"event":   `"schedule":{"event":"order"},"concurrency_policy":"queue"`,
+		"steps":   `"steps":[{"name":"a","target":{"url":"http://example.com/"}}]`,
+		"notify":  `"notify":[{"on":["dead","recovered","started","succeeded"],"url":"http://example.com/pager"}]`,
 		"body": `"target":{"url":"http://example.com/","method":"PUT","headers":{"X-A":"b"},` +
 			`"body":{"z":1.50,"a":["<&>",null,9007199254740993]}}`,
 		"host":     `"target":{"url":"https://10.0.0.1/","host":"billing.internal:8443"}`,
@@ -51,6 +56,9 @@ func TestAPutOfWhatAGetGaveChangesNothing(t *testing.T) {
 				body += `,"target":{"url":"http://example.com/"}`
 			}
 			created := s.create(body + "}")
+			for _, misfit := range misfits(schemas, schemas["Job"].(map[string]any), created, "") {
+				t.Errorf("in the answer, %s", misfit) // generated clients rely on what is required
+			}
 			if diff := cmp.Diff(created, s.do("GET", "/v1/jobs/"+name, "").want(200).fields()); diff != "" {
 				t.Errorf("the answer to the POST is not what a GET gives: %s", diff)
 			}
